@@ -3,8 +3,8 @@ PYTHON ?= python3
 VENV ?= .venv
 WORKERS ?= logical
 # What `make test` takes; pyproject.toml says what the marks mean.
-QUICK := smoke or not (slow or engine)
-LINTED := src tests benchmarks examples tools deploy docs/conf.py docs/_ext
+QUICK := smoke or not slow
+LINTED := src tests benchmarks reproduction examples tools deploy docs/conf.py docs/_ext
 COVERED := feddbn.federation feddbn.privacy feddbn.core.designs
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS)
@@ -19,14 +19,13 @@ ifneq ($(wildcard ../shared/data),)
 export FEDDBN_DATA ?= $(abspath ../shared/data)
 endif
 
-.PHONY: help demo try docs docs-test test test-all pool coverage check format bench bench-quick mutants lock sbom clean
+.PHONY: help demo try docs test test-all pool coverage check format bench bench-quick mutants lock clean
 help:
 	@echo "make demo         simulate ten sites, learn, compare, write demo/report.html"
-	@echo "make try          run a server, three sites and a masked study on this machine, and open the report"
-	@echo "make test         checks and the tests that guard a promise (about 13 minutes on two cores)"
-	@echo "make test-all     that, then the rest: engines, R, containers, documentation, benchmarks, slow statistics"
-	@echo "make docs         build the documentation site, offline: out/docs/index.html"
-	@echo "make docs-test    run all tutorials and examples, build the site with warnings as errors, open it (some minutes)"
+	@echo "make try          run three sites and a masked study on this machine, and open the report"
+	@echo "make test         checks and the tests that guard a promise (about ten minutes on two cores)"
+	@echo "make test-all     that, then the rest: platforms, R, containers, documentation, benchmarks, slow statistics"
+	@echo "make docs         run the tutorials and build the documentation site, offline: out/docs/index.html"
 	@echo "make coverage     how much of federation, privacy and the designs the tests of their parts run"
 	@echo "make check        ruff, mypy, import layers"
 	@echo "make format       let ruff format the code"
@@ -34,7 +33,6 @@ help:
 	@echo "make bench-quick  the same with few repetitions"
 	@echo "make mutants      take each guard of a site out alone, and say which no test misses (hours; ONLY=few-rows: some)"
 	@echo "make lock         write requirements.lock: the versions the tests ran with, and their hashes"
-	@echo "make sbom         write the bill of materials of a release to dist"
 	@echo "make clean        remove the virtual environment and caches"
 
 $(BIN)/python:
@@ -49,8 +47,8 @@ $(VENV)/.demo-installed: pyproject.toml | $(BIN)/python
 	@touch $@
 
 $(VENV)/.try-installed: pyproject.toml | $(BIN)/python
-	@echo "Installing feddbn and what a federation needs into $(VENV) (once, some minutes) ..."
-	@$(PIP) install --editable '.[nvflare,privacy]'
+	@echo "Installing feddbn and what a federation needs into $(VENV) (once) ..."
+	@$(PIP) install --editable '.[privacy]'
 	@touch $@ $(VENV)/.demo-installed
 
 $(VENV)/.test-installed: pyproject.toml tests/support/vantage6.txt | $(BIN)/python
@@ -91,26 +89,21 @@ pool: export PYTEST_DEBUG_TEMPROOT ?= $(shell df -Pk /dev/shm 2>/dev/null | awk 
 pool: $(VENV)/.test-installed
 	$(PYTEST) -m "$(QUICK)"
 
-# What `make test` left out, and the laws again with ten times the examples.
+# What `make test` left out, and the laws again with ten times the examples. Of reproduction/requirements.txt only pooch:
+# lingam would take numpy and scipy back to versions that nothing else was tested with.
 test-all: test
 	$(PYTEST) -m "not ($(QUICK)) or hypothesis" --hypothesis-profile=thorough
+	@$(PIP) install "$$(grep '^pooch' reproduction/requirements.txt)"
+	$(PYTEST) reproduction/tests
 	$(DOCTEST)
 
-# The examples in docstrings; those of other people's data only where the data are.
-DOCTEST = $(BIN)/python -m pytest -q -W ignore::feddbn.errors.ResultWarning --doctest-modules --doctest-ignore-import-errors \
-  $(if $(FEDDBN_DATA),,--ignore=src/feddbn/datasets.py) src/feddbn
+# The examples in docstrings.
+DOCTEST = $(BIN)/python -m pytest -q -W ignore::feddbn.errors.ResultWarning --doctest-modules --doctest-ignore-import-errors src/feddbn
 
-# Tutorials run when the site is built: by `docs` only those that changed, by `docs-test` all.
-SPHINX = FEDDBN_DOCS_CACHE=$(abspath out/docs-cache) $(BIN)/python -m sphinx -q -b html docs out/docs
+# Tutorials that changed run when the site is built; a warning, such as a link that leads nowhere, is an error.
 docs: $(VENV)/.docs-installed
-	$(SPHINX)
+	FEDDBN_DOCS_CACHE=$(abspath out/docs-cache) $(BIN)/python -m sphinx -q -W --keep-going -b html docs out/docs
 	@echo "open out/docs/index.html"
-
-docs-test: $(VENV)/.docs-installed
-	$(DOCTEST)
-	@rm -rf docs/api/generated out/docs
-	FEDDBN_DOCS_RUN=force $(SPHINX) -E --fail-on-warning --keep-going
-	$(BIN)/python tools/check_site.py out/docs --browser
 
 coverage: $(VENV)/.test-installed
 	$(BIN)/python -m pytest -q -m "not slow" --cov-branch --cov-report=term-missing:skip-covered \
@@ -122,7 +115,6 @@ format: $(VENV)/.test-installed
 
 bench: $(VENV)/.bench-installed
 	$(BIN)/python benchmarks/demo_table.py 10
-	$(BIN)/python benchmarks/fdbnl_objective.py
 	$(BIN)/python benchmarks/run.py --full
 
 # Hours: ONLY=few-rows takes some guards out, not all.
@@ -141,14 +133,10 @@ lock: $(VENV)/.test-installed
 	@$(PIP) freeze --exclude-editable | grep '==' > $(VENV)-lock/installed.txt
 	$(COMPILE) --extra all --constraint $(VENV)-lock/installed.txt --output-file $(VENV)-lock/requirements.lock pyproject.toml
 	echo 'vantage6-algorithm-tools==4.15.2' > $(VENV)-lock/vantage6.txt
-	$(COMPILE) --python-version 3.11 --extra privacy --extra keepers --extra sql --output-file $(VENV)-lock/vantage6.lock pyproject.toml $(VENV)-lock/vantage6.txt
-	$(COMPILE) --python-version 3.12 --extra privacy --extra flower --output-file $(VENV)-lock/flower.lock pyproject.toml
+	$(COMPILE) --python-version 3.11 --extra privacy --extra sql --output-file $(VENV)-lock/vantage6.lock pyproject.toml $(VENV)-lock/vantage6.txt
 	echo 'setuptools>=70.1' | $(COMPILE) --output-file $(VENV)-lock/build.lock -
 	@mv $(VENV)-lock/requirements.lock requirements.lock && mv $(VENV)-lock/build.lock deploy/build.lock && \
-	  mv $(VENV)-lock/vantage6.lock deploy/vantage6/requirements.lock && mv $(VENV)-lock/flower.lock deploy/flower/requirements.lock
-
-sbom: $(VENV)/.test-installed
-	$(BIN)/python tools/sbom.py --out dist/feddbn.cdx.json
+	  mv $(VENV)-lock/vantage6.lock deploy/vantage6/requirements.lock
 
 clean:
 	rm -rf $(VENV) $(VENV)-lock .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .coverage

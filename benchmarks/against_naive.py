@@ -16,11 +16,10 @@ LAMBDA = 0.05
 FITS = {
     "default": {},
     "path": {"optimum": "path"},
-    "by rounds": {"schedule": "rounds"},
     "as they are": {"prepare": AS_THEY_ARE},
     "as they are, path": {"prepare": AS_THEY_ARE, "optimum": "path"},
 }
-"""Arguments of FDBNL beside the transcription: as it comes, without the search for the order, by rounds, without looks."""
+"""Arguments of FDBNL beside the transcription: as it comes, without the search for the order, without looks."""
 FMRI = (15, 5, 1000)
 """The paper's fMRI size: 15 variables, five subjects, 200 rows each."""
 

@@ -1,5 +1,6 @@
 """What real sites do to data, and what methods make of it: wrong edges, warnings and confidence side by side.
 
+    export PYTHONPATH=.
     python benchmarks/arena.py --methods OneShotDBN
     python benchmarks/arena.py --scenarios none offsets spikes=0.02 --seeds 700-702 --out arena
     python benchmarks/arena.py --read ours/arena.csv peers/arena.csv    # one table of earlier runs
@@ -8,8 +9,8 @@
 
 A wrong edge of W is a pair of variables whose edge differs from the truth, so a reversed edge and one without a direction
 count 1 (`feddbn.metrics`, SHD); of A, an entry that differs. "sure" are the edges of `edge_probabilities_` with probability
-.95 or more; a sure edge is wrong if the truth has none from there to there at that lag. Nothing is told about the mess and
-nothing is tuned. The others get every site centred: PCMCI+ (ParCorr; robust: RobustParCorr) all sites as such, alpha .01,
+.95 or more; a sure edge is wrong if the truth has none from there to there at that lag. Nothing is told about the corruptions
+and nothing is tuned. The others get every site centred: PCMCI+ (ParCorr; robust: RobustParCorr) all sites as such, alpha .01,
 empty cells flagged; VARLiNGAM all rows one below the other, empty cells interpolated in time, threshold .1.
 """
 
@@ -33,14 +34,13 @@ import numpy as np
 import pandas as pd
 from arena_words import gist
 from peers import LAGGED_PEERS, installed
-from settings import federation
 from timing import Size, Table
 
 import feddbn
 from feddbn.errors import FeddbnError
 from feddbn.metrics import edge_scores
-from feddbn.sim import MESSES
-from feddbn.sim.mess import resolve_mess
+from feddbn.words import say
+from reproduction.corruptions import names, simulate
 
 
 def _fits(method: Any, protection: str = "exact") -> Callable[..., Any]:
@@ -64,7 +64,7 @@ class Scenario:
     """One row: what the sites do, how else the simulation differs, and whether the times of rows are known."""
 
     label: str
-    mess: dict[str, float | None]
+    corruptions: dict[str, float | None]
     simulation: dict[str, Any] = field(default_factory=dict)
     timed: bool = False
 
@@ -81,15 +81,15 @@ class World:
 
     def draw(self, scenario: Scenario, seed: int) -> feddbn.SimulatedFederation:
         """About 10 contemporaneous edges and 8 lagged ones at d = 8."""
-        return federation(
-            self.d,
-            self.n_sites,
-            self.n_sites * self.rows,
+        return simulate(
+            scenario.corruptions,
             seed,
+            d=self.d,
+            n_sites=self.n_sites,
+            n_samples=self.n_sites * self.rows,
             mean_degree=2.5,
             lag_degree=1,
             w_range=self.weights,
-            mess=scenario.mess,
             **scenario.simulation,
         )
 
@@ -112,15 +112,15 @@ SCENARIOS: dict[str, Scenario] = {
     "rounding": Scenario("values rounded to whole numbers", {"rounding": 1.0}),
     "measurement-noise": Scenario("measurement noise (.5 sd)", {"measurement-noise": 0.5}),
     "other-units": Scenario("one site has one variable in other units (x 100)", {"other-units": 100.0}),
-    "mixed-columns": Scenario("one site has its columns mixed up", {"mixed-columns": 1.0}),
+    "mixed-columns": Scenario("one site has its columns mixed up", {"mixed-columns": 1}),
     "hidden-causes": Scenario("two hidden common causes", {"hidden-causes": None}),
     "stopping-edges": Scenario("a quarter of the edges stops half-way", {"stopping-edges": 0.25}),
     "tanh": Scenario("effects tanh-shaped", {"tanh": None}),
     "squares": Scenario("effects with squares", {"squares": None}),
     "noisy-site": Scenario("one site with three times the noise", {"noisy-site": 3.0}),
     "jitter": Scenario("sampling jitter (.3 rows)", {"jitter": 0.3}),
-    "two-rates": Scenario("half of the sites see every second row", {"two-rates": 2.0}),
-    "two-rates-timed": Scenario("the same, and rows have their times", {"two-rates": 2.0}, timed=True),
+    "two-rates": Scenario("half of the sites see every second row", {"two-rates": 2}),
+    "two-rates-timed": Scenario("the same, and rows have their times", {"two-rates": 2}, timed=True),
     "stuck": Scenario("one sensor of one site stuck for a quarter of the time", {"stuck": 0.25}),
     "sentinels": Scenario("-999 in 1 % of the cells", {"sentinels": 0.01}),
     "sum-column": Scenario("one more column, the sum of three", {"sum-column": 3.0}),
@@ -131,22 +131,24 @@ SCENARIOS: dict[str, Scenario] = {
     "observation-noise": Scenario("observation noise of the size of the signal", {"measurement-noise": 1.0}),
     "hidden-lagged-cause": Scenario("a hidden lagged cause", {"hidden-lagged-cause": None}),
     "everything": Scenario(
-        "everything at once: offsets, trend, 10 % missing, .5 % spikes", {"everything": None}
+        "everything at once: offsets, trend, 10 % missing, .5 % spikes",
+        {"trend": 3.0, "offsets": 3.0, "spikes": 0.005, "missing": 0.1},
     ),
 }
 
 
 def scenario_of(text: str) -> tuple[str, Scenario]:
-    """A row by its name, or any mess as NAME[=STRENGTH]."""
+    """A row by its name, or any corruption as NAME[=STRENGTH]."""
     if text in SCENARIOS:
         return text, SCENARIOS[text]
     name, _, strength = text.partition("=")
     try:
-        mess = {name: float(strength) if strength else None}
-        resolve_mess(mess, d=2, n_lags=1)
+        number = float(strength) if strength else None
+        given = {name: int(number) if number is not None and number.is_integer() else number}
+        simulate(given, d=2, n_sites=1, n_samples=10)
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"{text!r} is no scenario (see --list): {error}") from None
-    return text, Scenario(text, mess)
+    return text, Scenario(text, given)
 
 
 def seeds_of(text: str) -> tuple[int, ...]:
@@ -178,7 +180,7 @@ def trial(name: str, fed: feddbn.SimulatedFederation, timed: bool = False) -> di
             warnings.simplefilter("ignore")
             if name in OURS:
                 model = OURS[name](with_times(fed.sites), time="hour") if timed else OURS[name](fed.sites)
-                W, A, said = model.W_, model.A_, list(model.warnings_)
+                W, A, said = model.W_, model.A_, [say(one) for one in model.findings_ if one.level != "good"]
                 table = getattr(model, "edge_probabilities_", None)
             else:
                 W, A = LAGGED_PEERS[name][1](recordings)
@@ -345,10 +347,10 @@ def main() -> None:
     parser.add_argument("--sites", type=int, default=8)
     parser.add_argument("--rows", type=int, default=200, help="usable rows of a site")
     parser.add_argument("--weights", type=float, nargs=2, default=(0.3, 0.6), metavar=("LOW", "HIGH"))
-    parser.add_argument("--strength", type=float, help="of every mess, instead of the scenario's own")
+    parser.add_argument("--strength", type=float, help="of every corruption, instead of the scenario's own")
     parser.add_argument("--seeds", type=seeds_of, default=World.seeds, help="one, or a range such as 700-704")
     parser.add_argument(
-        "--scenarios", type=scenario_of, nargs="+", help="see --list; or NAME[=STRENGTH] of a mess"
+        "--scenarios", type=scenario_of, nargs="+", help="see --list; or NAME[=STRENGTH] of a corruption"
     )
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(USUAL))
     parser.add_argument("--out", type=Path, help="folder for arena.md and arena.csv")
@@ -356,13 +358,11 @@ def main() -> None:
     parser.add_argument(
         "--quick", action="store_true", help="below a minute: OneShotDBN, one seed, six scenarios"
     )
-    parser.add_argument("--list", action="store_true", help="show scenarios and messes, and end")
+    parser.add_argument("--list", action="store_true", help="show scenarios and corruptions, and end")
     options = parser.parse_args()
     if options.list:
         print("\n".join(f"{key:22s} {scenario.label}" for key, scenario in SCENARIOS.items()), "\n")
-        print(
-            "\n".join(f"{m.name:22s} {m.does}; strength {m.default:g}: {m.strength}" for m in MESSES.values())
-        )
+        print("corruptions:", *names())
         return
     if options.quick:
         for table in tables("quick"):
@@ -374,7 +374,7 @@ def main() -> None:
         scenarios = {
             key: Scenario(
                 f"{s.label}, strength {options.strength:g}",
-                dict.fromkeys(s.mess, options.strength),
+                dict.fromkeys(s.corruptions, options.strength),
                 s.simulation,
             )
             for key, s in scenarios.items()

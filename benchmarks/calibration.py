@@ -1,4 +1,4 @@
-"""How far stated probabilities hold: edges at probability >= .9 (or .95 where an assumption breaks), 90 % forecast intervals.
+"""How far stated probabilities hold: edges at probability >= .9, 90 % forecast intervals.
 
     python benchmarks/calibration.py edges --rows 128 512 --federations 20
     python benchmarks/calibration.py edges --estimator dynotears --method stability
@@ -6,8 +6,6 @@
     python benchmarks/calibration.py edges --estimator curved --variables 6 --sites 5 --rows 300 --replicates 20
     python benchmarks/calibration.py intervals --series 200
     python benchmarks/calibration.py intervals --series 200 --fitted
-    python benchmarks/calibration.py violations --first-seed 900 --federations 20
-    python benchmarks/calibration.py violations --first-seed 900 --variables 10 --sites 64 --rows 8
 
 Every federation has its own network; nothing about it is used except to score the finished table.
 """
@@ -21,7 +19,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from violations import VIOLATIONS, broken
 
 from feddbn.analysis.confidence import confidence
 from feddbn.errors import UnitsWarning
@@ -143,56 +140,11 @@ def report_intervals(arguments: argparse.Namespace) -> None:
         )
 
 
-def report_violations(arguments: argparse.Namespace) -> None:
-    """Edges at probability .95 or more where an assumption breaks, without and with a look at the residuals."""
-    from feddbn import OneShotDBN
-    from feddbn.errors import DataError, ResultWarning
-
-    d, n_sites, rows = arguments.variables, arguments.sites, arguments.rows[0]
-    seeds = range(arguments.first_seed, arguments.first_seed + arguments.federations)
-    print(f"\n{len(seeds)} federations from seed {seeds[0]}, d={d}, {n_sites} sites of {rows} rows")
-    print(
-        "| violation | without: edges | wrong | with: edges | wrong | wrong edges of the network | told | not told: wrong |"
-    )
-    print("|---" * 8 + "|")
-    for violation in arguments.only or VIOLATIONS:
-        plain, looked = [], []
-        for seed in seeds:
-            sites, truth = broken(violation, seed, d, n_sites, rows)
-            true = set(truth.edges()[["source", "target", "lag"]].itertuples(index=False, name=None))
-            for found, check in ((plain, False), (looked, "auto")):
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore", ResultWarning)
-                    try:
-                        model = OneShotDBN(check_residuals=check).fit(sites)
-                    except DataError:
-                        continue
-                table = model.edge_probabilities_
-                right = np.array([e in true for e in table[_EDGE].itertuples(index=False, name=None)])
-                sure = (table["probability"] >= 0.95).to_numpy()
-                report = model.residuals_
-                told = report is not None and bool(report.violations or report.acted_on)
-                n_wrong = int(((table["weight"] != 0).to_numpy() != right).sum())
-                found.append((int(sure.sum()), int((sure & ~right).sum()), n_wrong, told))
-        if not looked:
-            print(f"| {violation} | refused |" + " |" * 6)
-            continue
-        before, after = np.array(plain, dtype=float), np.array(looked, dtype=float)
-        silent = after[after[:, 3] == 0].sum(axis=0)
-        share = f"{silent[1]:.0f} of {silent[0]:.0f}" if silent[0] else "-"
-        print(
-            f"| {violation} | {before[:, 0].sum():.0f} | {before[:, 1].sum() / max(before[:, 0].sum(), 1):.3f} "
-            f"| {after[:, 0].sum():.0f} | {after[:, 1].sum() / max(after[:, 0].sum(), 1):.3f} "
-            f"| {before[:, 2].mean():.2f} -> {after[:, 2].mean():.2f} | {after[:, 3].sum():.0f} of {len(after)} | {share} |",
-            flush=True,
-        )
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=["edges", "intervals", "violations"])
+    parser.add_argument("what", choices=["edges", "intervals"])
     parser.add_argument(
         "--estimator", choices=["oneshot", "averaged", "curved", "dynotears"], default="oneshot"
     )
@@ -207,13 +159,9 @@ def main() -> None:
     parser.add_argument(
         "--fitted", action="store_true", help="intervals of the learned, not the true network"
     )
-    parser.add_argument("--first-seed", type=int, default=900, help="of the violations")
-    parser.add_argument("--only", nargs="+", choices=list(VIOLATIONS), help="these violations only")
     parser.add_argument("--rescale", action="store_true", help="give every variable a unit of its own")
     arguments = parser.parse_args()
-    {"edges": report_edges, "intervals": report_intervals, "violations": report_violations}[arguments.what](
-        arguments
-    )
+    {"edges": report_edges, "intervals": report_intervals}[arguments.what](arguments)
 
 
 if __name__ == "__main__":

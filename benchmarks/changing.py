@@ -12,7 +12,7 @@ import sys
 import time
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -139,7 +139,6 @@ class Kind:
     has_tails: bool = False
     strength: float = 1.0
     drifts: bool = False
-    own_clocks: bool = False
 
 
 KINDS = {
@@ -152,8 +151,6 @@ KINDS = {
     "levels": Kind("only three levels change once, 4 sites", 1, 4, 0.5, levels=True),
     "drift-4": Kind("four edges drift from the first row to the last, 4 sites", 1, 4, drifts=True),
     "drift-1": Kind("four edges drift from the first row to the last, 1 site", 1, 1, drifts=True),
-    "clocks-4": Kind("four edges change once, at each of 4 sites at its own row", 1, 4, 0.4, own_clocks=True),
-    "clocks-0": Kind("nothing changes, 4 sites with clocks of their own", 0, 4, own_clocks=True),
     "constant": Kind("nothing changes, 4 sites", 0, 4),
     "constant-1": Kind("nothing changes, 1 site", 0, 1),
     "tails": Kind("nothing changes, Laplacian noise, 4 sites", 0, 4, has_tails=True),
@@ -173,9 +170,6 @@ def measured(kind: Kind, n_series: int, first: int) -> list[float]:
             strength=kind.strength,
             drifts=kind.drifts,
         )
-        if kind.own_clocks:
-            total += _own_clocks(kind, system, rng)
-            continue
         rows = draw_sites(system, kind.n_sites, rng, has_tails=kind.has_tails)
         begun = time.process_time()
         fit = ChangingDBN().fit(rows)
@@ -213,35 +207,6 @@ def measured(kind: Kind, n_series: int, first: int) -> list[float]:
             seconds,
         ]
     return [*total[:-1].astype(int).tolist(), float(total[-1] / n_series)]
-
-
-def _own_clocks(kind: Kind, system: Switching, rng: np.random.Generator) -> FloatArray:
-    """The same numbers for one series whose sites change at rows of their own."""
-    starts = {
-        f"site{k + 1}": sorted(rng.integers(100, 500, kind.n_changes).tolist()) for k in range(kind.n_sites)
-    }
-    rows = {
-        name: draw_sites(replace(system, starts=(0, *own)), 1, rng)["site1"] for name, own in starts.items()
-    }
-    begun = time.process_time()
-    fit = ChangingDBN(clock="site").fit(rows)
-    seconds = time.process_time() - begun
-    told = [(row.site, row.row) for row in fit.site_changes_.itertuples()]
-    true = [(name, row) for name, own in starts.items() for row in own]
-
-    def near(one: tuple[str, int], others: list[tuple[str, int]]) -> bool:
-        return any(one[0] == name and abs(one[1] - row) <= fit.block_rows_ for name, row in others)
-
-    changed = {
-        (int(i), int(j), lag)
-        for lag, C in enumerate((system.W, system.A))
-        for s in range(kind.n_changes)
-        for i, j in np.argwhere(C[s] != C[s + 1])
-    }
-    edges = [(int(row.source[1:]), int(row.target[1:]), row.lag) for row in fit.changes_.itertuples()]
-    right = sum(edge in changed for edge in edges)
-    hits, false = sum(near(one, told) for one in true), sum(not near(one, true) for one in told)
-    return np.array([1, len(true), hits, false, len(changed), right, len(edges) - right, seconds])
 
 
 def main(n_series: int = 20, first: int = 1000, kinds: Sequence[str] = ()) -> None:

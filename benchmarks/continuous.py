@@ -1,11 +1,13 @@
 """Networks in continuous time from sums by the time between readings: simulated with known rates.
 
+    export PYTHONPATH=.
     python benchmarks/continuous.py                                  # d = 6 and 10, all methods, seeds 700-709
     python benchmarks/continuous.py --d 6 --seeds 700-703 --what plain levels --methods sums
     python benchmarks/continuous.py --count rows                     # 20,000 rows, not 20,000 values
     python benchmarks/continuous.py --what regular jitter two-rates --methods estimator oneshot   # rows at usual times
 
-dx = A x dt + G dw with G diagonal, as many edges as variables, drawn by `feddbn.sim.draw_rates`; rows at random times, one a
+dx = A x dt + G dw with G diagonal, as many edges as variables, drawn by `reproduction.differential.draw_rates`;
+rows at random times, one a
 step at half of the sites and two at the others, 60 % of the cells empty. A wrong edge is an entry of A off the diagonal that
 is missing or extra. Rates: median of |found / true - 1| over the entries found. Sure: edges with probability .95 or more.
 "regular", "jitter" and "two-rates" have whole rows, one a step, up to .3 steps early or late, or every second step at half of
@@ -42,7 +44,7 @@ from timing import Table
 import feddbn
 from feddbn.core.continuous import learn_rates
 from feddbn.core.designs.lags import lag_sums
-from feddbn.sim import diffusion, draw_rates
+from reproduction.differential import diffusion, draw_rates
 
 Recordings = list[tuple[np.ndarray, np.ndarray]]
 EDGES = 2.0 ** ((np.arange(-6, 12) - 0.5) / 2)

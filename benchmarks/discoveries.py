@@ -1,5 +1,6 @@
 """How many of the edges that a fit calls discoveries are false, and how many of the true ones it finds.
 
+    export PYTHONPATH=.
     python benchmarks/discoveries.py --out discoveries.csv         # 1,000 clean networks and 200 of each violation
     python benchmarks/discoveries.py --clean 20 --others 10 --scenarios none spikes --seed 900
     python benchmarks/discoveries.py --read discoveries.csv

@@ -1,7 +1,6 @@
 """Large networks and many rows on one core: time, peak memory and errors, every fit in a process of its own.
 
 python benchmarks/large.py networks --d 1000 --seeds 0-2         # OneShotDBN and FDBNL, five sites, 10 d rows
-python benchmarks/large.py sites --sites 100000                  # FDBNL, sites of 20 rows, d = 10
 python benchmarks/large.py rows --rows 100000000                 # one site in Parquet files, d = 10 (4.3 GB of disk)
 """
 
@@ -68,19 +67,6 @@ def network(method: str, d: int, degree: float, seed: int, as_they_are: bool) ->
     }  # fmt: skip
 
 
-def sites(n_sites: int, seed: int, as_they_are: bool) -> dict[str, Any]:
-    """FDBNL on so many sites of 20 rows."""
-    import feddbn
-
-    fed = federation(10, n_sites, 20 * n_sites, seed)
-    before = peak()
-    model, seconds = fitted(feddbn.FDBNL(**(without_a_look() if as_they_are else {})), fed.sites)
-    return {
-        "sites": n_sites, "seed": seed, "default": not as_they_are, "seconds": seconds, "data MB": before,
-        "peak MB": peak(), "rounds": model.n_rounds_, "shd of W": shd(fed.truth.W, model.W_),
-    }  # fmt: skip
-
-
 def write_rows(folder: Path, n_rows: int, seed: int, d: int = 10, per_file: int = 2_500_000) -> Any:
     """Write rows of one network to Parquet files in single precision; return the network.
 
@@ -136,20 +122,19 @@ def seeds_of(text: str) -> range:
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("part", choices=["networks", "sites", "rows", "one"])
+    parser.add_argument("part", choices=["networks", "rows", "one"])
     parser.add_argument("call", nargs="?", help="for one: a function and its arguments as JSON")
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=METHODS)
     parser.add_argument("--d", type=int, nargs="+", default=[1000])
     parser.add_argument("--degree", type=float, default=4.0)
     parser.add_argument("--seeds", type=seeds_of, default=range(1))
-    parser.add_argument("--sites", type=int, default=100_000)
     parser.add_argument("--rows", type=int, default=100_000_000)
     parser.add_argument("--as-they-are", action="store_true", help="no look at the data")
     parser.add_argument("--out", type=Path, help="also write the numbers to this JSON file")
     given = parser.parse_args(arguments)
     if given.part == "one":
         name, *call = json.loads(given.call)
-        print(json.dumps({"network": network, "sites": sites, "rows": rows}[name](*call)))
+        print(json.dumps({"network": network, "rows": rows}[name](*call)))
         return
     found: list[dict[str, Any]] = []
     if given.part == "networks":
@@ -157,8 +142,6 @@ def main(arguments: list[str] | None = None) -> None:
             for seed in given.seeds:
                 for method in given.methods:
                     found.append(in_a_process("network", method, d, given.degree, seed, given.as_they_are))
-    elif given.part == "sites":
-        found += [in_a_process("sites", given.sites, seed, given.as_they_are) for seed in given.seeds]
     else:
         for seed in given.seeds:
             with tempfile.TemporaryDirectory() as folder:

@@ -39,7 +39,7 @@ def main(target: Path) -> None:
     sites = {f"plant-{k}": x.iloc[part] for k, part in enumerate(np.array_split(np.arange(len(x)), 3))}
     fitted = feddbn.LatentDBN().fit(sites)
     print(fitted.edges_.round(3).to_string(index=False))
-    print(fitted.warnings_)
+    print(fitted.findings_.codes)
     save(plot_marks(fitted.ancestral_graph_), target)
 
 

@@ -1,9 +1,9 @@
 """Curved effects: networks found, what curves cost where there are none, and forecasts; the tables of docs/measurements.md.
 
-    python benchmarks/nonlinear.py --out curves                      # every table to a file of that folder
-    python benchmarks/nonlinear.py recovery arena --out curves       # only these
-    python benchmarks/nonlinear.py --quick
-    python benchmarks/nonlinear.py --read curves --page docs/measurements.md      # put all files into the page
+    PYTHONPATH=. python benchmarks/nonlinear.py --out curves                      # every table to a file of that folder
+    PYTHONPATH=. python benchmarks/nonlinear.py recovery arena --out curves       # only these
+    PYTHONPATH=. python benchmarks/nonlinear.py --quick
+    PYTHONPATH=. python benchmarks/nonlinear.py --read curves --page docs/measurements.md      # put all files into the page
 
 A wrong edge of W is a pair of variables whose edge differs from the truth (SHD: a reversed edge counts 1); of A, an entry
 that differs. Seeds 1000 and on were used for no choice. Nothing is tuned and nothing looks at the truth.
@@ -24,12 +24,12 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import arena
 import numpy as np
-from nonlinear_systems import large, lorenz, neural
 from settings import federation
 from timing import Size, Table
 
 import feddbn
 from feddbn.metrics import edge_scores
+from reproduction.corruptions import simulate
 
 EFFECTS = ("gp", "spline", "sigmoid", "threshold", "quadratic", "mixed")
 FEATURES = ("linear", "auto", "spline")
@@ -249,7 +249,7 @@ def curvature(size: Size) -> Iterator[Table]:
     noises: dict[str, dict[str, Any]] = {
         "Gaussian": {},
         "Laplace": {"noise": "laplace"},
-        "t, 3 degrees": {"mess": {"heavy-tails": 3.0}},
+        "t, 3 degrees": {"corruptions": {"heavy-tails": 3.0}},
         "exponential": {"noise": "exponential"},
     }
     worlds = {"d=8, 8 sites of 200 rows": (8, 8, 1600), "d=10, 64 sites of 8 rows": (10, 64, 512)}
@@ -259,17 +259,24 @@ def curvature(size: Size) -> Iterator[Table]:
         table = Table(
             f"False alarms of curvature on linear data, {label}",
             ["noise", "variances", "curvature said", "auto took curves"],
-            note=f"{shown(seeds)} Mean degree 2.5, lag degree 1, |weights| .3 to .6; unequal: mess='unequal-noise'. "
+            note=f"{shown(seeds)} Mean degree 2.5, lag degree 1, |weights| .3 to .6; unequal: corruption unequal-noise. "
             "Curvature said: 'curvature' in residuals_.violations of features='auto', or curves taken; of the fits whose "
             "residuals were looked at.",
         )
         for noise, more in noises.items():
             for equal in (True, False):
-                mess = {**more.get("mess", {}), **({} if equal else {"unequal-noise": None})}
-                options = {**more, "mess": mess, "mean_degree": 2.5, "lag_degree": 1, "w_range": (0.3, 0.6)}
+                given = {**more.get("corruptions", {}), **({} if equal else {"unequal-noise": None})}
+                options = {
+                    "mean_degree": 2.5,
+                    "lag_degree": 1,
+                    "w_range": (0.3, 0.6),
+                    **more,
+                    "corruptions": given,
+                }
                 said = taken = unseen = 0
                 for seed in seeds:
-                    model, _ = fitted(federation(d, k, n, seed, **options).sites, "auto")
+                    drawn = simulate(d=d, n_sites=k, n_samples=n, random_state=seed, **options)
+                    model, _ = fitted(drawn.sites, "auto")
                     curved, looked = not model.dbn_.is_linear, model.residuals_
                     taken += curved
                     said += curved or (looked is not None and "curvature" in looked.violations)
@@ -297,10 +304,7 @@ PARTS: dict[str, Callable[[Size], Iterator[Table]]] = {
     "recovery": recovery,
     "units": units,
     "linear": linear_data,
-    "neural": neural,
-    "lorenz": lorenz,
     "forecast": forecast,
-    "large": large,
     "curvature": curvature,
     "arena": arena_rows,
 }

@@ -18,7 +18,7 @@ from threadpoolctl import threadpool_limits
 from timing import Table
 
 import feddbn
-from feddbn.core.statistics.power import Linear, planted, usual_network
+from feddbn.analysis.power import Linear, planted, usual_network
 from feddbn.results.result import Result
 
 WAYS = ({}, {"fdr": 0.1}, {}, {"fdr": 0.2})

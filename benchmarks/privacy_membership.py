@@ -63,7 +63,7 @@ def main(n_trials: int = N_TRIALS) -> None:
     scores_in, scores_out = np.array([(s - without) @ target for s in (everyone, without)])[:, None]
     print(f"   none  {auc(scores_in, scores_out):10.3f}                   -                             -")
     for epsilon in (0.5, 1.0, 2.0, 4.0, 8.0):
-        plan = NoisePlan("recording", multiplier_for(epsilon, DELTA, 1), {"moments": ClipRule(bound, "gram")})
+        plan = NoisePlan("recording", multiplier_for(epsilon, DELTA), {"moments": ClipRule(bound, "gram")})
         rng = np.random.default_rng(int(10 * epsilon))
         clipped = clip_to(target, bound, weights)
         others = [[u for u in site if u is not target] for site in per_site]

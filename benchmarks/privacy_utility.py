@@ -2,7 +2,6 @@
 
     python benchmarks/privacy_utility.py run ROWS.csv --recordings 500 --epsilon 8 4 --seeds 0-9
     python benchmarks/privacy_utility.py table ROWS.csv
-    python benchmarks/privacy_utility.py plot ROWS.csv docs/privacy-utility.svg
 
 d = 10, mean degree 4, ten sites, recordings of 20 steps. The whole path: clipping bound chosen privately,
 noise at the sites, secure aggregation, noise-aware moments, OneShotDBN with its defaults. Rows are appended
@@ -19,7 +18,6 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from pictures import save
 from threadpoolctl import threadpool_limits
 
 from feddbn.data import read_sites
@@ -46,13 +44,11 @@ COLUMNS = [
 ]
 
 
-def noisy_sites(
-    made: SimulatedFederation, epsilon: float, seed: int, curves: bool = False
-) -> PrivateFederation:
+def noisy_sites(made: SimulatedFederation, epsilon: float, seed: int) -> PrivateFederation:
     """Return the sites of a simulation with noise, which is drawn from another stream than the data."""
     sites = {name: Site(name, site) for name, site in read_sites(made.sites).items()}
     rng = np.random.default_rng([seed, 10_000])
-    return private_federation(sites, epsilon, DELTA, curves=curves, rng=rng)
+    return private_federation(sites, epsilon, DELTA, rng=rng)
 
 
 def one(n_recordings: int, epsilon: float, seed: int) -> dict[str, float]:
@@ -125,39 +121,12 @@ def table(path: Path) -> None:
         )
 
 
-def plot(path: Path, target: Path) -> None:
-    """Draw SHD against epsilon, mean and standard deviation over seeds, in the style of the package's figures."""
-    from feddbn.report.canvas import LINE_COLOURS
-    from feddbn.report.curve_plots import plot_path
-
-    frame = pd.read_csv(path)
-    by = frame.groupby(["epsilon", "recordings"])["shd"]
-    mean, spread = by.mean().unstack(), by.std(ddof=0).unstack()
-    columns = sorted(mean.columns, reverse=True)
-    names = {n: f"{n:,} recordings" for n in columns}
-    # Where a setting was not run the line goes on to its next point.
-    shown = mean.interpolate(method="index", limit_area="inside").rename(columns=names).reset_index()
-    ax = plot_path(
-        shown, x="epsilon", columns=[names[n] for n in columns], y_label="SHD of W (a reversal counts 1)"
-    )
-    for colour, n in zip(LINE_COLOURS, columns, strict=False):
-        there = mean[n].dropna()
-        low, high = (np.maximum(there + sign * spread[n].dropna(), 0.0) for sign in (-1, 1))
-        ax.fill_between(there.index, low, high, color=colour, alpha=0.15, linewidth=0)
-    ticks = sorted(mean.index)
-    ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-    ax.minorticks_off()
-    ax.set_xlabel("epsilon for each recording, delta = 1e-5")
-    save(ax, target)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=["run", "table", "plot"])
+    parser.add_argument("what", choices=["run", "table"])
     parser.add_argument("rows", type=Path)
-    parser.add_argument("target", type=Path, nargs="?")
     parser.add_argument("--recordings", type=int, nargs="+", default=[500])
     parser.add_argument("--epsilon", type=float, nargs="+", default=[8.0, 4.0, 2.0, 1.0])
     parser.add_argument("--seeds", default="0-9")
@@ -165,10 +134,8 @@ def main() -> None:
     if given.what == "run":
         first, last = (int(x) for x in given.seeds.split("-"))
         run(given.rows, given.recordings, given.epsilon, range(first, last + 1))
-    elif given.what == "table":
-        table(given.rows)
     else:
-        plot(given.rows, given.target)
+        table(given.rows)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,6 @@
 """Root causes: `DBN.root_causes` with a learned network beside the methods of RCAEval and PyRCA, on the same rows.
 
-    python benchmarks/roots.py simulated --seeds 700-749      # faults in simulated systems and in a recorded plant
-    python benchmarks/roots.py rcaeval FOLDER                 # RCAEval's recordings, unpacked
-    python benchmarks/roots.py petshop FOLDER                 # PetShop's folder `dataset`
+    PYTHONPATH=. python benchmarks/roots.py simulated --seeds 700-749  # faults in simulated systems and in a recorded plant
 
 Methods of others run where ``RCAEval`` and ``sfr-pyrca`` are installed. Ours learns `OneShotDBN` from the rows before the
 fault and knows no graph. AC@k is the number of true roots among the first k over the smaller of k and their number, Avg@5
@@ -15,14 +13,12 @@ import argparse
 import contextlib
 import importlib
 import io
-import json
 import signal
 import sys
 import time
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import NamedTuple
 from unittest import mock
 
@@ -32,20 +28,19 @@ import pandas as pd
 from timing import Table
 
 import feddbn
-from feddbn.datasets import load_tennessee_eastman
+from reproduction.datasets import load_tennessee_eastman
 
 BEFORE, FAULT, THRESHOLD = 600, 10, 3.0
 """Rows before a fault and with it, and how many standard deviations the watched variable is off in each of them."""
 
 
 class Case(NamedTuple):
-    """One fault: rows before it, rows with it, where it began, and the unit (a service, a node) that a column belongs to."""
+    """One fault: rows before it, rows with it, and where it began."""
 
     group: str
     before: pd.DataFrame
     fault: pd.DataFrame
     roots: set[str]
-    unit: Callable[[str], str] = str
 
 
 def simulated(seeds: range, only: str) -> Iterator[Case]:
@@ -133,41 +128,6 @@ def _plant(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray
     for t in range(begin, begin + FAULT):
         x[t] = u[t - 1] + x[t - 1] @ A
     return x[begin - BEFORE : begin], x[begin : begin + FAULT], np.array([root])
-
-
-def rcaeval(folder: Path) -> Iterator[Case]:
-    """RCAEval's cases, SYSTEM/SERVICE_FAULT/NUMBER: ten minutes before and after the fault, prepared as it does."""
-    files = [*folder.rglob("data.csv")] or [*folder.rglob("simple_metrics.csv")]
-    for file in sorted(files):
-        rows = pd.read_csv(file).replace([np.inf, -np.inf], np.nan).ffill().fillna(0.0)
-        begin = int((file.parent / "inject_time.txt").read_text().split()[0])
-        halves = rows[rows["time"] < begin].tail(600), rows[rows["time"] >= begin].head(600)
-        kept = [
-            name
-            for name in rows.columns.drop([c for c in rows if c.startswith("time")])
-            if not name.endswith("latency-50") and all(half[name].nunique() > 1 for half in halves)
-        ]
-        service = file.parent.parent.name.rpartition("_")[0]
-        yield Case(file.parents[2].name, *(half[kept] for half in halves), {service}, _service)
-
-
-def _service(column: str) -> str:
-    return column.split("_")[0].replace("-db", "")
-
-
-def petshop(folder: Path) -> Iterator[Case]:
-    """PetShop's issues, SCENARIO/train|test/issue_K: the metric in which the issue was seen, of every node."""
-    for file in sorted(folder.glob("*/t*/issue_*/target.json")):
-        told = json.loads(file.read_text())
-        scenario, seen = file.parents[2], told["target"]
-        frames = []
-        for path in (scenario / "noissue" / "metrics.csv", file.parent / "metrics.csv"):
-            rows = pd.read_csv(path, header=[0, 1, 2], index_col=0)
-            rows = rows.loc[:, [(m, a) == (seen["metric"], seen["agg"]) for _, m, a in rows.columns]]
-            frames.append(rows.fillna(rows.mean()).set_axis([node for node, *_ in rows.columns], axis=1))
-        kept = [name for name in frames[0] if name in frames[1] and frames[0][name].nunique() > 1]
-        group = f"{scenario.name}, {seen['metric']}"
-        yield Case(group, *(rows[kept] for rows in frames), {told["root_cause"]["node"]})
 
 
 # Who ranks.
@@ -264,8 +224,7 @@ def measured(cases: Iterator[Case], names: list[str]) -> Table:
             except Exception:  # a method of others may fail anywhere; it has found nothing then
                 failed[name] += 1
             seconds[name] += time.process_time() - start
-            units = list(dict.fromkeys(map(case.unit, ranks)))
-            found = [len(case.roots & {*units[:k]}) / min(k, len(case.roots)) for k in range(1, 6)]
+            found = [len(case.roots & {*ranks[:k]}) / min(k, len(case.roots)) for k in range(1, 6)]
             for group in (case.group, "all"):
                 hits[group, name].append(found)
         print(
@@ -288,20 +247,14 @@ def measured(cases: Iterator[Case], names: list[str]) -> Table:
 
 def main(given: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=["simulated", "rcaeval", "petshop"])
-    parser.add_argument("folder", nargs="?", type=Path)
+    parser.add_argument("what", choices=["simulated"])
     parser.add_argument("--seeds", default="900-900")
     parser.add_argument("--only", default="", help="part of a group's name")
     parser.add_argument("--methods", nargs="*", default=list(PEERS))
     asked = parser.parse_args(given)
     warnings.simplefilter("ignore")
     first, last = map(int, asked.seeds.split("-"))
-    cases = {
-        "simulated": lambda: simulated(range(first, last + 1), asked.only),
-        "rcaeval": lambda: rcaeval(asked.folder),
-        "petshop": lambda: petshop(asked.folder),
-    }
-    print(measured(cases[asked.what](), asked.methods).text())
+    print(measured(simulated(range(first, last + 1), asked.only), asked.methods).text())
 
 
 if __name__ == "__main__":

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
 from settings import federation
 from timing import Size, Table, cpu_seconds, exponent, in_fresh_process
 
 import feddbn
 from feddbn import AS_THEY_ARE
-from feddbn.core.designs.recordings import Block
-from feddbn.core.statistics.moments import Moments
 
 
 class Traffic:
@@ -80,66 +77,6 @@ def looks_table(sizes: list[int], repeats: int) -> Table:
     return table
 
 
-def many_sites(K: int) -> Table:
-    table = Table(
-        f"{K} sites of 20 rows, d=10, in one process", ["phase", "CPU seconds", "peak MB"],
-        note="Peak of the whole process, simulated data included.",
-    )  # fmt: skip
-    simulate = f"import feddbn; fed = feddbn.simulate(d=10, n_sites={K}, n_samples={20 * K}, random_state=0)"
-    base, base_mb, _ = in_fresh_process(simulate)
-    total, total_mb, out = in_fresh_process(
-        f"{simulate}\nm = feddbn.FDBNL().fit(fed.sites)\n"
-        "print(m.n_rounds_, m.status_.name, feddbn.score(fed.truth, m.dbn_)['W']['shd'])"
-    )
-    rounds, status, errors = out.split()
-    table.add("import and simulate", base, base_mb)
-    table.add(f"fit ({rounds} rounds, {status.lower()}, SHD of W {errors})", total - base, total_mb)
-    return table
-
-
-def gram_table(settings: list[tuple[int, int, int]]) -> Table:
-    table = Table(
-        "One pass over the rows against a bare X.T @ X of the lagged matrix",
-        ["d", "p", "rows", "X.T @ X ms", "ours ms", "ours / bare speed"],
-        note="The bare product gets its lagged matrix for free; ours reads the series, centres it and never forms "
-        "that matrix.",
-    )
-    rng = np.random.default_rng(0)
-    for d, p, n in settings:
-        x = rng.normal(size=(n, d))
-        Z = np.hstack([x[p - lag : n - lag] for lag in range(p + 1)])
-        bare, _ = cpu_seconds(lambda Z=Z: Z.T @ Z, 7)
-        ours, _ = cpu_seconds(lambda x=x, p=p, d=d: Moments.of_blocks([Block(x, True)], p, d), 7)
-        table.add(d, p, n, 1e3 * bare, 1e3 * ours, bare / ours)
-    return table
-
-
-def floor_table(settings: list[tuple[int, int, int]]) -> Table:
-    table = Table(
-        "FDBNL against the least it must do: one eigendecomposition per site and one regression",
-        ["d", "K", "n", "floor ms", "FDBNL ms", "times floor"],
-        note="Floor: numpy eigh of each site's Gram matrix plus one least-squares fit of the pooled VAR (numpy lstsq).",
-    )
-    for d, K, n in settings:
-        fed = federation(d, K, n, 0)
-        X = [np.asarray(frames[0], dtype=float) for frames in fed.sites.values()]
-        Z = [np.hstack([x[1:], x[:-1]]) for x in X]
-
-        def floor(Z=Z, d=d):
-            for z in Z:
-                np.linalg.eigh(z.T @ z)
-            rows = np.vstack(Z)
-            return np.linalg.lstsq(rows[:, d:], rows[:, :d], rcond=None)
-
-        bare, _ = cpu_seconds(floor, 5)
-        for refit in (False, True):
-            ours, _ = cpu_seconds(
-                lambda sites=fed.sites, refit=refit: feddbn.FDBNL(refit=refit).fit(sites), 3
-            )
-            table.add(d, K, f"{n}{' + refit' if refit else ''}", 1e3 * bare, 1e3 * ours, ours / bare)
-    return table
-
-
 def import_table() -> Table:
     table = Table("Start-up", ["what", "CPU seconds", "limit", "ratio"])
 
@@ -167,12 +104,8 @@ def tables(size: Size) -> Iterator[Table]:
         setting = {"d": 3, "K": 2, "n": 60, "p": 1}
         yield curve("n", [{**setting, "n": n} for n in (40, 60, 80)], 1)
         yield looks_table([3], 1)
-        yield many_sites(3)
-        yield floor_table([(4, 2, 60)])
-        yield gram_table([(2, 1, 200)])
         return
     base = {"d": 10, "K": 10, "n": 1000, "p": 1}
-    many = 10_000 if full else 2_000
     axes = {
         "d": [10, 20, 50] + ([100, 200, 300] if full else []),
         "K": [2, 8, 32, 128, 512] + ([2048, 8192] if full else []),
@@ -190,7 +123,4 @@ def tables(size: Size) -> Iterator[Table]:
             settings.append(setting)
         yield curve(axis, settings, 2 if full else 1)
     yield looks_table([10, 20, 50] + ([100] if full else []), 3)
-    yield many_sites(many)
-    yield floor_table([(50, 10, 1000)] + ([(20, 10, 1000), (100, 10, 2000)] if full else []))
-    yield gram_table([(10, 1, 200_000), (20, 1, 200_000), (50, 1, 100_000), (20, 3, 100_000)])
     yield import_table()

@@ -1,10 +1,9 @@
-"""What one masked sum costs at each level of a tree of sites, and what that means for a million of them.
+"""What one masked sum costs a site and a server, by the number of sites.
 
-    python benchmarks/sum_cost.py [--sites 10 25 50 100 200] [--tree 20 20] [--total 1000000]
+    python benchmarks/sum_cost.py [--sites 10 25 50 100 200]
 
-Measures what one site and one server do in rosters of several sizes (CPU time of one core), fits the cost of a roster of m
-members to them (a + b m, and where work is quadratic + c m^2), checks the fit against a real sum over two levels in this
-process, and prints the costs of flat and layered sums by that model.
+Measures what one site and one server do in rosters of several sizes (CPU time of one core), and fits the cost of a roster of
+m members to them: a + b m, and where work is quadratic + c m^2.
 """
 
 from __future__ import annotations
@@ -12,18 +11,17 @@ from __future__ import annotations
 import argparse
 import os
 import time
+from collections import Counter
 
 import numpy as np
-from masked_regions import regional_federation
-from privacy_overhead import one_point
 from threadpoolctl import threadpool_limits
-from timing import Table, cpu_seconds
+from timing import Table
 
 from feddbn.core.arrays import FloatArray
-from feddbn.federation.protocol.site import Site
-from feddbn.federation.protocol.task import Task
-from feddbn.federation.sums.gram import GramQuestion
-from feddbn.privacy.integers import MAX_SHARES
+from feddbn.federation.protocol.encoding import encode
+from feddbn.privacy.keys import Identity, pinned_keys
+from feddbn.privacy.secagg_server import SecAggServer
+from feddbn.privacy.secagg_site import SecAggSite
 
 LENGTH = 821
 """Numbers of an answer: a round of FDBNL with d = 20 and one lag."""
@@ -47,127 +45,63 @@ def fitted(sizes: list[int], costs: list[float], degree: int) -> FloatArray:
     return np.asarray(nnls(powers / y[:, None], np.ones(len(m)))[0])
 
 
-def cost(coefficients: FloatArray, m: float) -> float:
-    return float(np.polynomial.polynomial.polyval(m, coefficients))
+def one_point(n_sites: int, n: int, n_slots: int) -> dict[str, float]:
+    """What one sum of n numbers costs a site and the server, each timed alone."""
+    names = [f"s{k:03d}" for k in range(n_sites)]
+    identities = {name: Identity.from_seed(os.urandom(32)) for name in names}
+    pinned = pinned_keys(identities)
+    sites = {name: SecAggSite(name, identities[name], pinned, "run", os.urandom) for name in names}
+    vectors = {name: np.random.default_rng(k).normal(size=n) for k, name in enumerate(names)}
+    server = SecAggServer("run")
+    at_site: Counter[str] = Counter()
+    sizes: Counter[str] = Counter()
+
+    def ask(messages: dict, phase: str) -> dict:
+        start = time.process_time()
+        replies = {
+            name: sites[name].handle(*message, lambda name=name: vectors[name])
+            for name, message in messages.items()
+        }
+        at_site[phase] += time.process_time() - start
+        # Encoding is timed with neither: here it only tells the sizes.
+        sizes[phase] += len(encode(*next(iter(messages.values())))) + len(
+            encode(*next(iter(replies.values())))
+        )
+        at_site["asking"] += time.process_time() - start
+        return replies
+
+    start = time.process_time()
+    adverts = ask(dict.fromkeys(names, server.begin_epoch(n_slots)), "keys")
+    shares = ask(dict.fromkeys(names, server.roster_request(adverts)), "keys")
+    server.ready(ask(server.deliveries(shares), "keys"))
+    server_keys = time.process_time() - start - at_site["asking"]
+    before = at_site["asking"]
+    start = time.process_time()
+    order = server.open_slot("all")
+    server.collect(ask(dict.fromkeys(names, (server.masked_request(order), {})), "sum"))
+    value = server.open(ask(server.unmask_requests(None), "sum")).value
+    opened = time.process_time() - start - (at_site["asking"] - before)
+    np.testing.assert_allclose(value, sum(vectors.values()), rtol=1e-9, atol=1e-9)
+    return {
+        "site_keys_ms": 1e3 * at_site["keys"] / n_sites,
+        "site_sum_ms": 1e3 * at_site["sum"] / n_sites,
+        "server_keys_ms": 1e3 * server_keys,
+        "server_sum_ms": 1e3 * opened,
+        "site_keys_kb": sizes["keys"] / 1e3,
+        "site_sum_kb": sizes["sum"] / 1e3,
+    }
 
 
-def measured(sizes: list[int]) -> tuple[Table, dict[str, FloatArray]]:
+def measured(sizes: list[int]) -> Table:
     rows = [one_point(m, LENGTH, SLOTS) for m in sizes]
     table = Table(
         f"One roster, answers of {LENGTH} numbers",
         ["", *(f"m = {m}" for m in sizes), "1", "m", "m^2"],
         note="CPU time of one core; the last columns are the fit. Kilobytes are of messages as they travel.",
     )
-    models = {}
     for key, (words, degree) in WHAT.items():
-        models[key] = fitted(sizes, [row[key] for row in rows], degree)
-        table.add(words, *(row[key] for row in rows), *models[key], *([None] * (2 - degree)))
-    return table, models
-
-
-class _Numbers:
-    """A site that holds rows of noise: what it answers costs next to nothing."""
-
-    variables = tuple(f"x{j}" for j in range(20))
-
-    def __init__(self, seed: int) -> None:
-        from feddbn.core.designs.recordings import Block
-        from feddbn.data import ArrayRecording
-
-        self._recording = ArrayRecording("r", (Block(np.random.default_rng(seed).normal(size=(5, 20))),))
-
-    def recordings(self):
-        yield self._recording
-
-
-def checked(shape: tuple[int, int], models: dict[str, FloatArray]) -> Table:
-    """A real sum over two levels against the model."""
-    n_regions, size = shape
-    sites = {f"s{k:05d}": Site(f"s{k:05d}", _Numbers(k)) for k in range(n_regions * size)}
-    names = sorted(sites)
-    regions = {f"r{r:03d}": names[r * size : (r + 1) * size] for r in range(n_regions)}
-    federation = regional_federation(sites, regions, random_bytes=os.urandom)
-    task = Task(GramQuestion(n_lags=0, variables=_Numbers.variables))
-    start = time.process_time()
-    total = federation.sum(task)
-    first = time.process_time() - start
-    assert len(total.contributors) == len(sites)
-    again, _ = cpu_seconds(lambda: federation.sum(task), 2)
-
-    def all_of(kind: str) -> float:
-        """Seconds of everybody: sites in regions, region servers, regions towards the top, the top."""
-        per_site, per_server = models[f"site_{kind}_ms"], models[f"server_{kind}_ms"]
-        low = n_regions * (size * cost(per_site, size) + cost(per_server, size))
-        return (low + n_regions * cost(per_site, n_regions) + cost(per_server, n_regions)) / 1e3
-
-    table = Table(
-        f"A sum over two levels, {n_regions} regions of {size} sites, everybody in this process",
-        ["", "model, CPU s", "measured, CPU s"],
-        note="A simulation computes the masks of a pair once for both ends and the answers of a region together, and sets "
-        "up 8 sums instead of 4, so the model is not met exactly.",
-    )
-    table.add("keys and first sum", all_of("keys") + all_of("sum"), first)
-    table.add("a later sum", all_of("sum"), again)
-    return table
-
-
-def layouts(total: int) -> list[tuple[str, list[int]]]:
-    """Members at each level, from the sites up."""
-    third = round(total ** (1 / 3))
-    half = round(total**0.5)
-    return [
-        ("flat", [total]),
-        (f"two levels of {half}", [half, half]),
-        (f"three levels of {third}", [third] * 3),
-        ("regions of 250, sums of regions added in the clear", [250]),
-    ]
-
-
-def predicted(total: int, models: dict[str, FloatArray]) -> Table:
-    table = Table(
-        f"{total:,} sites by the model",
-        [
-            "layout",
-            "site keys s",
-            "site sum s",
-            "site MB, keys",
-            "site MB, sum",
-            "server keys s",
-            "server sum s",
-            "servers",
-            "server GB",
-        ],
-        note=f"Worst server of all levels, one core. Memory: masked answers of its members, {16 * LENGTH / 1e3:.0f} kB each, "
-        f"and sealed shares of {64 * SLOTS + 16} bytes a pair. Rosters above {MAX_SHARES} members are not possible "
-        "here: such rows are the model beyond what was built.",
-    )
-    for name, levels in layouts(total):
-        n_servers, left = 0, total
-        for m in levels:
-            left = max(1, left // m)
-            n_servers += left
-        m, top = levels[0], max(levels)
-        table.add(
-            name,
-            cost(models["site_keys_ms"], m) / 1e3,
-            cost(models["site_sum_ms"], m) / 1e3,
-            cost(models["site_keys_kb"], m) / 1e3,
-            cost(models["site_sum_kb"], m) / 1e3,
-            cost(models["server_keys_ms"], top) / 1e3,
-            cost(models["server_sum_ms"], top) / 1e3,
-            n_servers,
-            (16 * LENGTH * top + (64 * SLOTS + 16) * top**2) / 1e9,
-        )
-    return table
-
-
-def plain(total: int) -> Table:
-    """Adding without masks, for comparison."""
-    x = np.random.default_rng(0).normal(size=(1000, LENGTH))
-    seconds, _ = cpu_seconds(lambda: x.sum(axis=0), 5)
-    table = Table("Adding in the clear", ["answers", "CPU s"])
-    table.add("1000, measured", seconds)
-    table.add(f"{total:,}, by that", seconds * total / 1000)
+        model = fitted(sizes, [row[key] for row in rows], degree)
+        table.add(words, *(row[key] for row in rows), *model, *([None] * (2 - degree)))
     return table
 
 
@@ -176,18 +110,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--sites", type=int, nargs="+", default=[10, 25, 50, 100, 200])
-    parser.add_argument("--tree", type=int, nargs=2, default=[20, 20], help="regions, and sites of each")
-    parser.add_argument("--total", type=int, default=1_000_000)
     given = parser.parse_args()
     with threadpool_limits(1):
-        table, models = measured(given.sites)
-        for one in (
-            table,
-            checked(tuple(given.tree), models),
-            predicted(given.total, models),
-            plain(given.total),
-        ):
-            print(one.text(), flush=True)
+        print(measured(given.sites).text(), flush=True)
 
 
 if __name__ == "__main__":

@@ -55,7 +55,7 @@ def main() -> None:
                 factors = units(d, np.random.default_rng(seed))
                 sites, truth = federation(d, n_sites, n, factors, seed, degree)
                 for scale in SCALES:
-                    model = getattr(feddbn, method)(scale=scale).fit(sites)
+                    model = getattr(feddbn, method)(prepare={"scale": scale}).fit(sites)
                     shd: pd.Series = feddbn.score(truth, model.dbn_).to_frame()["shd"]
                     found[scale].append([shd["W"], shd["A"]])
                     chosen += scale == "auto" and model.scale_ == "federated"

@@ -38,7 +38,7 @@ myst_heading_anchors = 4
 myst_enable_extensions = ["colon_fence"]
 
 # Tutorials are run when the site is built; a cell that fails fails the build.
-nb_execution_mode = os.environ.get("FEDDBN_DOCS_RUN", "cache")
+nb_execution_mode = "cache"
 nb_execution_cache_path = os.environ.get("FEDDBN_DOCS_CACHE", "")
 nb_execution_raise_on_error = True
 nb_execution_timeout = 120

@@ -24,7 +24,6 @@ from feddbn.report import (
     plot_forecast,
     plot_horizons,
     plot_outlook,
-    plot_path,
     plot_process_graph,
     plot_responses,
     plot_site_differences,
@@ -63,18 +62,6 @@ def truth_and_estimate() -> Axes:
 
 def convergence() -> Axes:
     return plot_convergence(fitted().history_)
-
-
-def lambda_path() -> Axes:
-    rows = []
-    for strength in np.geomspace(0.01, 0.5, 8):
-        model = FDBNL(
-            n_lags=2, lambda_w=strength, lambda_a=strength, w_threshold=0, a_threshold=0, refit=False
-        )
-        W = model.fit(federation().sites).W_raw_
-        edges = {f"{VITALS[i]} → {VITALS[j]}": W[i, j] for i, j in np.argwhere(federation().truth.W)}
-        rows.append({"lambda_w": strength} | edges)
-    return plot_path(pd.DataFrame(rows), x="lambda_w", y_label="weight of the true edges", max_labels=6)
 
 
 def responses() -> Axes:
@@ -218,7 +205,6 @@ PICTURES: dict[str, Callable[[], Axes]] = {
     "time-series-graph": time_series_graph,
     "truth-and-estimate": truth_and_estimate,
     "convergence": convergence,
-    "lambda-path": lambda_path,
     "responses": responses,
     "curves": curves,
     "changes": changes,

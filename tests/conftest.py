@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -17,25 +18,14 @@ settings.register_profile("quick", settings.get_profile("ci"), max_examples=20)
 settings.register_profile("thorough", settings.get_profile("ci"), max_examples=200)
 settings.load_profile("quick")
 
-# What one worker takes, whatever the file: one starts the engines' federation, one the browser.
-TOGETHER = {
-    "engine": tuple(f"tests/integration/test_{name}" for name in ("nvflare_", "flower", "deployment_guide")),
-    "browser": ("tests/report/",),
-}
+# What one worker takes, whatever the file: one starts the browser.
+TOGETHER = {"browser": ("tests/report/",)}
 
 
 def group_of(nodeid: str) -> str:
     """The tests that one worker takes together, otherwise those of a file, which share fixtures and caches."""
     alone = nodeid.partition("::")[0]
     return next((name for name, paths in TOGETHER.items() if nodeid.startswith(paths)), alone)
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the engines' tests; they wait much and take longest, so they come first."""
-    for item in items:
-        if group_of(item.nodeid) == "engine":
-            item.add_marker(pytest.mark.engine)
-    items.sort(key=lambda item: item.get_closest_marker("engine") is None)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -69,6 +59,15 @@ def registries() -> Iterator[None]:
         yield
 
 
+@pytest.fixture
+def umask() -> Iterator[None]:
+    """The process's own mask for new files, which tests and `feddbn start` change, is as before after the test."""
+    before = os.umask(0o022)
+    os.umask(before)
+    yield
+    os.umask(before)
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Groups of tests by their names; the marks of pytest-xdist 3.8 are not read with pytest 9.2."""
@@ -78,6 +77,4 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         def _split_scope(self, nodeid: str) -> str:
             return group_of(nodeid)
 
-    # In the order of collection: the engines' tests are few in `make test`, and would come last.
-    config.option.loadscopereorder = False
     return Groups(config, log)

@@ -26,7 +26,6 @@ PACKAGE = Path("src") / "feddbn"
 GUARDED = (
     "federation/guards/*.py",
     "federation/protocol/endpoint.py",
-    "federation/protocol/study.py",
     "privacy/policy.py",
     "privacy/register.py",
     "privacy/ledger.py",
@@ -38,6 +37,7 @@ GUARDED = (
     "runtime/store.py",
 )
 TESTS = (
+    "tests/contract",
     "tests/redteam",
     "tests/unit/federation/guards",
     "tests/unit/federation/protocol",
@@ -50,7 +50,6 @@ REFUSALS = (
     "SiteRefused",
     "AggregationError",
     "BudgetExceeded",
-    "PrivacyError",
     "StateError",
     "FileError",
     "_damaged",

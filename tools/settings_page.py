@@ -47,9 +47,12 @@ def page() -> str:
         f"{table(Layout)}\n",
     ]
     shown: set[type[Settings]] = {Prepare}
+    tables: dict[str, str] = {}
     for method in METHODS.values():
         cls = method.load()
-        parts += [f"## `{cls.__name__}`\n", f"{table(cls.settings)}\n"]
+        first = tables.setdefault(table(cls.settings), cls.__name__)
+        same = "" if first == cls.__name__ else f"As `{first}`."
+        parts += [f"## `{cls.__name__}`\n", f"{same or table(cls.settings)}\n"]
         for name, one in cls.settings.groups().items():
             if type(one) not in shown:
                 shown.add(type(one))

@@ -1,10 +1,10 @@
-"""Verify exported audit logs of a site (`feddbn audit export`) without feddbn: chains of hashes, and signatures with --key.
+"""Verify exported audit logs of a site (`feddbn site log --out`) without feddbn: chains of hashes, and signatures with --key.
 
     python verify_audit.py logs/*.jsonl --key 64_HEXADECIMAL_DIGITS
 
 The key is the site's public key, as in `peers.toml`; signatures need the package `cryptography`. Exit code 1 if a log is not
 intact. What this cannot see is an end that was cut off: hold the number of entries and the last hash, which are printed,
-against what the site's own log (`_site.jsonl`, field "chain") and other sites say.
+against what the site's own log (`_site.jsonl`, field "chain") and the lead say.
 """
 
 import argparse
@@ -25,7 +25,7 @@ def is_signed(entry, key):
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-    statement = b"feddbn secure aggregation 1 audit 2 " + canonical(entry, ("signature", "hash"))
+    statement = b"feddbn secure aggregation 1 audit " + canonical(entry, ("signature", "hash"))
     try:
         Ed25519PublicKey.from_public_bytes(key).verify(bytes.fromhex(entry["signature"]), statement)
     except (InvalidSignature, ValueError, KeyError):
@@ -39,15 +39,13 @@ def verify(lines, key=None):
     for index, line in enumerate(lines):
         try:
             entry = json.loads(line)
-            label = b"feddbn audit %d " % entry.get("version", 1)
-            digest = hashlib.sha256(label + canonical(entry, ("hash",))).hexdigest()
+            digest = hashlib.sha256(b"feddbn audit " + canonical(entry, ("hash",))).hexdigest()
             fits = (entry["index"], entry["previous"], entry["hash"]) == (index, last, digest)
         except (ValueError, KeyError, AttributeError, TypeError):
             fits = False
         if not fits:
             return index, last, f"line {index + 1} was edited, or lines before it are missing"
-        # Entries of version 1 had no signatures.
-        if key is not None and entry.get("version", 1) > 1 and not is_signed(entry, key):
+        if key is not None and not is_signed(entry, key):
             return index, last, f"line {index + 1} was not signed with this key"
         last = digest
     return len(lines), last, None

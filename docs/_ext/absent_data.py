@@ -1,6 +1,6 @@
 """Tutorials on other people's data: where the data are not there, the page says so and its cells are not run.
 
-A tutorial names the file it needs in a comment on a line of its own: ``<!-- needs netsim/sim2.mat -->``.
+A tutorial names the file it needs in a comment on a line of its own: ``<!-- needs clif-demo/clif_vitals.parquet -->``.
 """
 
 from __future__ import annotations

@@ -6,13 +6,9 @@ The list is there once, for people who read the folder on a code host and for th
 from __future__ import annotations
 
 import re
-from pathlib import PurePosixPath
 from typing import Any
 
-__all__ = ["CHILDREN", "groups_in", "setup", "toctrees"]
-
-CHILDREN = {"reproduction/README": "reproduction/*"}
-"""Pages that stand below another one and not in a group of their own."""
+__all__ = ["groups_in", "setup", "toctrees"]
 
 _COMMENT = re.compile(r"<!--.*?-->", re.S)
 _HEADING = re.compile(r"^## (.+)$", re.M)
@@ -42,9 +38,6 @@ def toctrees(index: str) -> str:
 def _add(app: Any, docname: str, source: list[str]) -> None:
     if docname == app.config.root_doc:
         source[0] += toctrees(source[0])
-    if docname in CHILDREN:
-        below = PurePosixPath(CHILDREN[docname]).relative_to(PurePosixPath(docname).parent)
-        source[0] += f"\n\n```{{toctree}}\n:hidden:\n:glob:\n\n{below}\n```\n"
 
 
 def setup(app: Any) -> dict[str, bool]:

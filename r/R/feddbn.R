@@ -102,11 +102,6 @@ as.igraph.feddbn_network <- function(x, unrolled = FALSE, ...) {
 }
 
 effects.feddbn_network <- function(object, source = NULL, horizon = 10, ...) {
-  # effects(network, 10) is as in earlier versions, which had no source.
-  if (is.numeric(source)) {
-    horizon <- source
-    source <- NULL
-  }
   unknown <- setdiff(source, object$variables)
   if (length(unknown) > 0) {
     refuse("source=", deparse(unknown[1]), " is not a variable of the network; it has ",

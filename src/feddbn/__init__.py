@@ -17,15 +17,12 @@ if TYPE_CHECKING:
     from feddbn.analysis.comparison import Comparison as Comparison
     from feddbn.analysis.comparison import compare_methods as compare_methods
     from feddbn.analysis.confidence import confidence as confidence
-    from feddbn.analysis.confidence import edge_confidence as edge_confidence
-    from feddbn.analysis.confidence import mark_confidence as mark_confidence
     from feddbn.analysis.data_check import check as check
     from feddbn.analysis.monitor import Monitor as Monitor
     from feddbn.analysis.power import Power as Power
     from feddbn.analysis.power import power as power
     from feddbn.data.layout import Layout as Layout
     from feddbn.federation.programs.fdbnl import Rounds as Rounds
-    from feddbn.federation.programs.pfdbnl.rounds import Partial as Partial
     from feddbn.federation.programs.pfdbnl.rounds import PersonalRounds as PersonalRounds
     from feddbn.federation.sums.prepare import AS_THEY_ARE as AS_THEY_ARE
     from feddbn.federation.sums.prepare import Prepare as Prepare
@@ -58,7 +55,6 @@ if TYPE_CHECKING:
     from feddbn.results.scoring import score_sites as score_sites
     from feddbn.sim.simulation import SimulatedFederation as SimulatedFederation
     from feddbn.sim.simulation import simulate as simulate
-    from feddbn.sim.simulation import simulate_system as simulate_system
 
 _WHERE = {method.cls: method.module for method in METHODS.values()} | {
     "AS_THEY_ARE": "feddbn.federation.sums.prepare",
@@ -66,7 +62,6 @@ _WHERE = {method.cls: method.module for method in METHODS.values()} | {
     "DBN": "feddbn.model.dbn",
     "Layout": "feddbn.data.layout",
     "Monitor": "feddbn.analysis.monitor",
-    "Partial": "feddbn.federation.programs.pfdbnl.rounds",
     "PersonalRounds": "feddbn.federation.programs.pfdbnl.rounds",
     "Power": "feddbn.analysis.power",
     "Prepare": "feddbn.federation.sums.prepare",
@@ -81,8 +76,6 @@ _WHERE = {method.cls: method.module for method in METHODS.values()} | {
     "check": "feddbn.analysis.data_check",
     "compare_methods": "feddbn.analysis.comparison",
     "confidence": "feddbn.analysis.confidence",
-    "edge_confidence": "feddbn.analysis.confidence",
-    "mark_confidence": "feddbn.analysis.confidence",
     "power": "feddbn.analysis.power",
     "score": "feddbn.results.scoring",
     "score_by_kind": "feddbn.results.scoring",
@@ -90,14 +83,11 @@ _WHERE = {method.cls: method.module for method in METHODS.values()} | {
     "select": "feddbn.methods.selection",
     "simulate": "feddbn.sim.simulation",
     "simulated": "feddbn.methods.base",
-    "simulate_system": "feddbn.sim.simulation",
     "Summary": "feddbn.model.summary",
     "summary": "feddbn.methods.summary",
 }
 
-# Names of an earlier version, which warn.
-_OLD = {"edge_confidence", "mark_confidence"}
-__all__ = ["__version__", *sorted(_WHERE.keys() - _OLD)]
+__all__ = ["__version__", *sorted(_WHERE)]
 
 
 def __getattr__(name: str) -> Any:

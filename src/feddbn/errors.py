@@ -44,7 +44,6 @@ __all__ = [
     "InputError",
     "MissingExtra",
     "NotEnoughSites",
-    "OldNameWarning",
     "ParameterError",
     "PrivacyError",
     "ProtocolError",
@@ -62,17 +61,11 @@ __all__ = [
 _EXTRAS = {
     "arch": "bootstrap",
     "cryptography": "privacy",
-    "dask": "dask",
-    "distributed": "dask",
     "dp_accounting": "privacy",
     "duckdb": "sql",
     "nvflare": "nvflare",
-    "flwr": "flower",
-    "pooch": "datasets",
-    "psutil": "nvflare",
     "pyarrow": "parquet",
     "starlette": "console",
-    "torch": "gpu",
     "uvicorn": "console",
 }
 
@@ -310,23 +303,12 @@ class ResultWarning(UserWarning):
     --------
     >>> import warnings
     >>> from feddbn.errors import ResultWarning
-    >>> warnings.simplefilter("ignore", ResultWarning)  # the sentences are in warnings_ as well
+    >>> warnings.simplefilter("ignore", ResultWarning)  # `findings_` has them as well
     """
 
 
 class CurvesWarning(UserWarning):
     """A network with curves is asked for what it cannot tell: beyond the range seen, or exactly."""
-
-
-class OldNameWarning(DeprecationWarning):
-    """A setting was given by a name of an earlier version, which goes in the next one.
-
-    Examples
-    --------
-    >>> import warnings
-    >>> from feddbn.errors import OldNameWarning
-    >>> warnings.simplefilter("ignore", OldNameWarning)
-    """
 
 
 class HistoryWarning(UserWarning):

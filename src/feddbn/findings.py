@@ -139,10 +139,8 @@ class Findings(list[Finding], Shown):
 
     @classmethod
     def stored_in(cls, result: Mapping[str, Any]) -> Findings:
-        """Return what a stored result tells; one of version 0.2 has sentences instead of findings."""
-        if result.get("findings") is not None:
-            return cls(Finding.from_dict(one) for one in result["findings"])
-        return cls(Finding("text", "warning", {"text": str(text)}) for text in result.get("warnings") or ())
+        """Return what a stored result tells."""
+        return cls(Finding.from_dict(one) for one in result.get("findings") or ())
 
     @property
     def single(self) -> Findings:

@@ -4,8 +4,8 @@ Rules of the file
 -----------------
 - Words only. A class is named, not imported: listing methods costs nothing, and a site that reads what a study asks
   for does not import estimators. So this module lies below every layer that lists methods.
-- Whatever lists methods reads this table: ``import feddbn``, the commands, studies, sites' policies, reports,
-  experiments, and the table in docs/choosing.md, which a test compares with it.
+- Whatever lists methods reads this table: ``import feddbn``, the commands, studies, sites' policies, reports
+  and the table in docs/choosing.md, which a test compares with it.
 - `feddbn.analysis.studies.register_method` adds a row; docs/extending.md shows how.
 """
 
@@ -44,8 +44,8 @@ class Method:
 
     Attributes
     ----------
-    name, aliases
-        What people type in commands and studies; other names it answers to, in lower case.
+    name
+        What people type in commands and studies.
     cls, module
         Its class, which is also its name in Python, in stored results and in sites' policies; where the class is.
     label
@@ -100,7 +100,6 @@ class Method:
     rounds: str
     gives: str
     citation: str = ""
-    aliases: tuple[str, ...] = ()
     in_studies: bool = False
     takes_noise: bool = False
     is_personal: bool = False
@@ -123,31 +122,22 @@ class Method:
         found: type[Any] = getattr(import_module(self.module), self.cls)
         return found
 
-    def defaults(self) -> dict[str, Any]:
-        """Return its arguments with their defaults, without the federation, which is not a choice about the model."""
-        found: dict[str, Any] = self.load()().get_params(deep=False)
-        return {name: value for name, value in found.items() if name != "federation"}
-
     def parameters(self) -> tuple[str, ...]:
         """Names of its settings in the order in which they are given, without the federation."""
         found: tuple[str, ...] = self.load().settings.given_names()
         return found
 
-    def named(self, parameters: Mapping[str, Any], *, stored: bool = False) -> dict[str, Any]:
-        """Return values under its own names for them; one that it does not have raises ParameterError with the nearest.
-
-        `stored` says that they are those of a result on disk, which an earlier version may have written.
-        """
-        found: dict[str, Any] = self.load().settings.named(parameters, self.cls, stored=stored)
+    def named(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """Return values under its own names for them; one that it does not have raises ParameterError with the nearest."""
+        found: dict[str, Any] = self.load().settings.named(parameters, self.cls)
         return found
 
     def has(self, name: str) -> bool:
-        """Whether it has a setting of this name, plain, with a dot or flat."""
+        """Whether it has a setting of this name, plain or with a dot."""
         # Listing methods costs nothing: what needs numpy is imported where it is needed.
         from feddbn.settings import GROUPS
 
-        last = name.rpartition(".")[2]
-        return name in GROUPS or any(last == known.rpartition(".")[2] for known in self.parameters())
+        return name in GROUPS or name in self.parameters()
 
     def own(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """Return those of some values that it has, under its own names for them."""
@@ -197,7 +187,6 @@ _ROWS = (
         "effects are curved",
         gives="one network with edge probabilities (`edge_probabilities_`); which directions stay open (`orientation_`)",
         citation="this package; docs/oneshot.md",
-        aliases=("oneshotdbn", "one-shot"),
         in_studies=True,
         takes_noise=True,
         plain_messages=_MOMENTS,
@@ -216,7 +205,6 @@ _ROWS = (
         gives="one network per segment (`dbns_by_segment_`), which edges change and when (`changes_`), "
         "`variance_changes_`, `drift_`; `dbn_` is the last segment",
         citation="this package; docs/changing.md",
-        aliases=("changingdbn",),
         in_studies=True,
         plain_messages=(
             "Its second moments, by blocks of time.",
@@ -237,9 +225,7 @@ _ROWS = (
         rounds="2",
         gives="`rates_` with intervals and probabilities, effects after any time, forecasts at any time",
         citation="this package; docs/continuous-time.md",
-        aliases=("continuousdbn", "continuous-time"),
         in_studies=True,
-        takes_noise=True,
         lag_reach=0,
         predicts=False,
         plain_messages=(
@@ -261,7 +247,6 @@ _ROWS = (
         rounds="5 to 14",
         gives="one network of distributions (`conditionals_`): coefficients with standard errors, probabilities, counts",
         citation="this package; docs/mixed.md",
-        aliases=("mixeddbn",),
         in_studies=True,
         predicts=False,
         plain_messages=(
@@ -279,9 +264,8 @@ _ROWS = (
         assumes="linear effects; one network for all sites; " + _UNITS,
         reveals="the survey; second moments; products of residuals; "
         + _ALONE
-        + '; with `schedule="rounds"` also one sum per round, '
-        "of the size of the network, which tells no more",
-        rounds='5; with `schedule="rounds"` about 80',
+        + '; with `schedule="paper"` also one sum per round',
+        rounds="5",
         gives="one network: the optimum of DYNOTEARS on the pooled rows; `certificate_`, `history_`, `status_`",
         citation=_CHEN,
         in_studies=True,
@@ -322,7 +306,6 @@ _ROWS = (
         "(`o->`, `o-o`); `dbn_` has the causes",
         citation="Gerhardus and Runge 2020: High-recall causal discovery for autocorrelated time series with latent "
         "confounders; the search is this package's own",
-        aliases=("latentdbn",),
         in_studies=True,
         takes_noise=True,
         plain_messages=_MOMENTS,
@@ -341,7 +324,6 @@ _ROWS = (
         gives="`summary_`: one matrix for PC, FCI, PCMCI, GES and other algorithms that read a covariance; `dbn_` is the"
         " plain vector autoregression",
         citation="this package; docs/interop.md",
-        aliases=("momentsummary", "moments"),
         in_studies=True,
         takes_noise=True,
         plain_messages=_MOMENTS,
@@ -359,7 +341,6 @@ _ROWS = (
         rounds="5",
         gives="one network; the reference for federated methods",
         citation=_PAMFIL,
-        aliases=("alldata", "pooled"),
         reads_scales=True,
         plain_messages=_MOMENTS,
         selects=_PENALTIES,
@@ -376,7 +357,6 @@ _ROWS = (
         rounds="4",
         gives="a baseline; it may have cycles",
         citation=_CHEN,
-        aliases=("ave",),
         reads_scales=True,
         plain_messages=_MOMENTS_AND_NETWORK,
     ),
@@ -406,7 +386,6 @@ _ROWS = (
         rounds="none",
         gives="a yardstick for simulations, not a method",
         citation=_CHEN,
-        aliases=("best", "bestsite"),
         needs_truth=True,
         reads_scales=True,
         plain_messages=_NETWORK,
@@ -422,7 +401,6 @@ _ROWS = (
         rounds="none",
         gives="one network per site (`dbns_`): what each can do alone",
         citation=_PAMFIL,
-        aliases=("local-only", "localonly"),
         is_personal=True,
         reads_scales=True,
     ),
@@ -446,7 +424,7 @@ def add_method(method: Method) -> None:
         ...
     feddbn.errors.ParameterError: name 'fdbnl' of method 'fdbnl' is taken by FDBNL; choose another.
     """
-    for name in (method.name, method.cls, *method.aliases):
+    for name in (method.name, method.cls, method.label):
         known = find_method(name)
         if known is not None and (known.module, known.cls) != (method.module, method.cls):
             raise ParameterError(
@@ -480,7 +458,7 @@ def default_method() -> str:
 
 
 def find_method(name: str, *, offered: bool = False) -> Method | None:
-    """Return the row that answers to a name, a class or an alias, in any case; None if there is none.
+    """Return the row of a name, a class or a label, in any case; None if there is none.
 
     With `offered`, installed packages that offer methods are imported before the answer is None. Sites never do that:
     no message may make them import anything.
@@ -493,7 +471,7 @@ def find_method(name: str, *, offered: bool = False) -> Method | None:
     """
     key = name.strip().lower().replace("_", "-")
     for method in METHODS.values():
-        if key in (method.name, method.cls.lower(), *method.aliases):
+        if key in (method.name, method.cls.lower(), method.label.lower()):
             return method
     if not offered:
         return None
@@ -510,7 +488,7 @@ def get_method(name: str) -> Method:
     Examples
     --------
     >>> from feddbn.method_table import get_method
-    >>> get_method("one-shot").cls
+    >>> get_method("oneshotdbn").cls
     'OneShotDBN'
     """
     method = find_method(name, offered=True)
@@ -535,10 +513,8 @@ def policy_names(method: str) -> tuple[str, ...]:
     return (method,) if found is None else (found.cls, found.name)
 
 
-def make_estimator(name: str, parameters: Mapping[str, Any], *, stored: bool = False) -> Any:
+def make_estimator(name: str, parameters: Mapping[str, Any]) -> Any:
     """Return an unfitted estimator; a parameter it does not have is refused with the nearest name it has.
-
-    `stored` says that the parameters are those of a result on disk, which an earlier version may have written.
 
     Examples
     --------
@@ -547,4 +523,4 @@ def make_estimator(name: str, parameters: Mapping[str, Any], *, stored: bool = F
     OneShotDBN(n_lags=2)
     """
     method = get_method(name)
-    return method.load()(**method.named(parameters, stored=stored))
+    return method.load()(**method.named(parameters))

@@ -7,29 +7,24 @@ wrong); with nothing to find, ``tpr = recall = 1``; with neither, ``f1 = 1``. So
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.metrics import auc, average_precision_score, precision_recall_curve, roc_auc_score
 
-from feddbn.core.arrays import FloatArray
 from feddbn.errors import DataError, ParameterError
 from feddbn.settings import number
 
 __all__ = [
     "EdgeScores",
     "MarkScores",
-    "RankingScores",
     "WeightError",
-    "curve_error",
     "edge_scores",
     "kind_scores",
     "mark_scores",
     "mean_scores",
-    "ranking_scores",
     "skeleton_scores",
     "weight_error",
 ]
@@ -281,128 +276,6 @@ def weight_error(truth: ArrayLike, estimate: ArrayLike) -> WeightError:
         max_abs=float(np.abs(difference).max()),
         rmse=float(np.sqrt(np.mean(difference**2))),
         frobenius=float(np.linalg.norm(difference)),
-    )
-
-
-_RANGE = (0.05, 0.95)
-
-
-def curve_error(
-    truth: Callable[[FloatArray], ArrayLike], estimate: Callable[[FloatArray], ArrayLike], values: ArrayLike
-) -> float:
-    """Root mean square of ``estimate - truth`` over the cause's `values` between their 5 % and 95 % quantiles.
-
-    Both curves are centred first, because constants of single effects cannot be told apart. In units of the target.
-
-    Parameters
-    ----------
-    truth, estimate
-        Functions of values of the cause, such as ``fed.truth.effect("x0", "x1", lag=1)``.
-    values
-        What was seen of the cause; empty cells (NaN) are left out.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from feddbn.metrics import curve_error
-    >>> values = np.linspace(-1, 1, 50)
-    >>> round(curve_error(np.sin, lambda x: x, values), 3)
-    0.044
-    """
-    x = np.asarray(values, dtype=np.float64).ravel()
-    x = x[np.isfinite(x)]
-    if not len(x):
-        raise ParameterError("values must hold at least one finite number, and has none.")
-    low, high = np.quantile(x, _RANGE)
-    x = x[(x >= low) & (x <= high)]
-    difference = np.asarray(estimate(x), dtype=np.float64) - np.asarray(truth(x), dtype=np.float64)
-    if difference.shape != x.shape:
-        raise ParameterError(
-            f"truth and estimate must give one number for each of {len(x)} values, got shape {difference.shape}."
-        )
-    return float(difference.std())
-
-
-@dataclass(frozen=True)
-class RankingScores:
-    """How well true edges are ranked above the other pairs.
-
-    Attributes
-    ----------
-    auroc
-        The probability that a random true edge scores above a random other pair (a tie counts one half).
-    average_precision
-        ``sum_k (R_k - R_{k-1}) P_k`` over the thresholds; no interpolation.
-    aupr
-        Area under the precision-recall curve by trapezoids, the looser convention of older tables.
-    n_pairs, n_true
-        Ordered pairs ranked, and how many of them are edges; ``n_true / n_pairs`` is the average precision of
-        chance.
-    includes_diagonal
-        Whether pairs (i, i) were ranked.
-
-    Examples
-    --------
-    >>> from feddbn.metrics import ranking_scores
-    >>> ranking_scores([[0, 1], [0, 0]], [[0, 0.9], [0.1, 0]]).auroc
-    1.0
-    """
-
-    auroc: float
-    average_precision: float
-    aupr: float
-    n_pairs: int
-    n_true: int
-    includes_diagonal: bool
-
-
-def ranking_scores(truth: ArrayLike, scores: ArrayLike, *, include_diagonal: bool = False) -> RankingScores:
-    """Ranking scores of a matrix of edge scores.
-
-    Parameters
-    ----------
-    truth
-        (d, d), ``[from, to]``; not 0 where there is an edge.
-    scores
-        (d, d), larger means likelier. Signs are not dropped: pass absolute values to rank weights by size.
-    include_diagonal
-        Whether to rank the pairs (i, i) too; without them, they are left out of both classes.
-
-    Raises
-    ------
-    DataError
-        If all ranked pairs are edges or none is: no ranking can then be scored.
-
-    Examples
-    --------
-    >>> from feddbn.metrics import ranking_scores
-    >>> ranking_scores([[0, 1], [0, 0]], [[0, 0.2], [0.8, 0]]).auroc
-    0.0
-    """
-    edges, values = np.asarray(truth, dtype=np.float64), np.asarray(scores, dtype=np.float64)
-    if edges.ndim != 2 or edges.shape[0] != edges.shape[1] or edges.shape != values.shape:
-        raise ParameterError(
-            f"truth and scores must be square matrices of one shape, got {edges.shape} and {values.shape}."
-        )
-    is_ranked = np.ones(edges.shape, dtype=bool)
-    if not include_diagonal:
-        np.fill_diagonal(is_ranked, False)
-    labels, ranked = edges[is_ranked] != 0, values[is_ranked]
-    if not np.all(np.isfinite(ranked)) or not np.all(np.isfinite(edges[is_ranked])):
-        raise DataError("truth or scores contain NaN or infinity; a ranking needs finite scores.")
-    n_true = int(labels.sum())
-    if n_true in (0, labels.size):
-        raise DataError(
-            f"a ranking needs edges and non-edges, but truth has {n_true} edges among {labels.size} pairs."
-        )
-    precision, recall, _ = precision_recall_curve(labels, ranked)
-    return RankingScores(
-        auroc=float(roc_auc_score(labels, ranked)),
-        average_precision=float(average_precision_score(labels, ranked)),
-        aupr=float(auc(recall, precision)),
-        n_pairs=int(labels.size),
-        n_true=n_true,
-        includes_diagonal=include_diagonal,
     )
 
 

@@ -15,25 +15,22 @@ signature of the estimator, its checks, ``-p`` at the command line, the keys of 
 A rule is a test and the words that complete "n_lags='two' must be ...". Rules combine by ``|``. What concerns several
 settings together is said in the class's `__post_init__`, after ``super().__post_init__()``.
 
-Settings may hold settings (`Prepare`). Their fields are named with a dot (``prepare.center``). Up to 0.2 such fields were
-arguments of the estimators themselves; these flat names are still taken, with a `DeprecationWarning`.
+Settings may hold settings (`Prepare`). Their fields are named with a dot (``prepare.center``).
 """
 
 from __future__ import annotations
 
 import math
-import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from inspect import Parameter, Signature
-from itertools import pairwise
 from textwrap import wrap
-from typing import Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 import numpy as np
 
-from feddbn.errors import Given, OldNameWarning, ParameterError
+from feddbn.errors import Given, ParameterError
 
 __all__ = [
     "GROUPS",
@@ -48,10 +45,8 @@ __all__ = [
     "function",
     "group",
     "in_order",
-    "increasing",
     "is_federation",
     "is_number",
-    "lags_of_sites",
     "names_of_variables",
     "nothing",
     "number",
@@ -66,10 +61,8 @@ __all__ = [
     "word",
 ]
 
-GROUPS = ("prepare", "rounds", "partial")
+GROUPS = ("prepare", "rounds")
 """Settings that hold settings, of all methods."""
-RETIRED = {"spikes": ("robust", {"keep": "off", "remove": "auto"})}
-"""Names of earlier versions, each with the name of now and what values are called now."""
 _LONGEST = 60
 _LAST = {"prepare": 1, "federation": 2}
 P = ParamSpec("P")
@@ -176,18 +169,6 @@ def function(what: str) -> Rule:
     return Rule(callable, (what,))
 
 
-def increasing(least: int) -> Rule:
-    """At least so many increasing numbers."""
-
-    def holds(value: Any) -> bool:
-        if not isinstance(value, (Sequence, np.ndarray)) or isinstance(value, (str, bytes)):
-            return False
-        items = list(value)
-        return len(items) >= least and all(map(is_number, items)) and all(a < b for a, b in pairwise(items))
-
-    return Rule(holds, (f"at least {least} increasing numbers",))
-
-
 def several(one: Rule, what: str) -> Rule:
     """Lists of values that pass a rule."""
 
@@ -240,15 +221,6 @@ def names_of_variables() -> Rule:
     return Rule(holds, ("a list of different names of variables", "None"))
 
 
-def lags_of_sites() -> Rule:
-    """Some sites' numbers of lags, or None."""
-
-    def holds(value: Any) -> bool:
-        return value is None or (isinstance(value, Mapping) and all(isinstance(name, str) for name in value))
-
-    return Rule(holds, ("a mapping from the name of a site to its number of lags", "None"))
-
-
 def a_federation() -> Rule:
     """Where sums are made, or None."""
     return Rule(
@@ -283,11 +255,7 @@ def setting(default: Any, rule: Rule, about: str, *, kw_only: bool = True) -> An
 
 @dataclass(frozen=True, repr=False)
 class Settings:
-    """Base of all settings: whatever is made is checked. `gone` has names of earlier versions, with what replaces them."""
-
-    gone: ClassVar[Mapping[str, str]] = {}
-    renamed: ClassVar[Mapping[str, Mapping[str, str]]] = {}
-    """Name of a field -> words that it had for a choice in earlier versions, with those of now."""
+    """Base of all settings: whatever is made is checked."""
 
     def __post_init__(self) -> None:
         for one in fields(self):
@@ -330,64 +298,34 @@ class Settings:
         return "\n".join(lines)
 
     @classmethod
-    def named(
-        cls, given: Mapping[str, Any], owner: str, stacklevel: int = 2, *, stored: bool = False
-    ) -> dict[str, Any]:
-        """Return the values by their names in `names`: names may be plain, with a dot, nested, or flat as up to version 0.2.
+    def named(cls, given: Mapping[str, Any], owner: str) -> dict[str, Any]:
+        """Return the values by their names in `given_names`: those of groups may be given with a dot or nested.
 
-        Values are not checked here. A name that is not known raises ParameterError with the nearest one, one that has gone
-        with what replaces it. Of a file that an earlier version `stored`, flat names are usual and names that have gone are
-        left out.
+        Values are not checked here. A name that is not known raises ParameterError with the nearest one.
         """
         groups = cls.groups()
         found: dict[str, Any] = {}
         flat_names(given, tuple(groups))
-        known = _field_names(cls).union(*map(_field_names, groups.values()))
-        for name, value in (_of_now(*item, known) for item in given.items()):
+        for name, value in given.items():
             room, _, inner = name.rpartition(".")
             if name in groups and isinstance(value, Mapping):
-                found |= {
-                    f"{name}.{one}": each
-                    for one, each in type(groups[name]).named(value, type(groups[name]).__name__).items()
-                }
+                kind = type(groups[name])
+                found |= {f"{name}.{one}": each for one, each in kind.named(value, kind.__name__).items()}
             elif name in _field_names(cls) or (room in groups and inner in _field_names(groups[room])):
                 found[name] = value
             else:
-                room = next((one for one, kind in groups.items() if name in _field_names(kind)), "")
-                if stored and name in cls.gone:
-                    continue
-                if not room:
-                    raise ParameterError(
-                        f"{owner} has no setting {name!r}; {cls.gone.get(name) or cls._nearest(name)}",
-                        code="gone-setting" if name in cls.gone else "no-such-setting",
-                    )
-                kind = type(groups[room]).__name__
-                if not stored:
-                    warnings.warn(
-                        f"{owner}: {name} is {room}.{name} now, in Python {room}={kind}({name}=...); the old name goes in "
-                        "the next version.",
-                        OldNameWarning,
-                        stacklevel=stacklevel + 1,
-                    )
-                found[f"{room}.{name}"] = value
-        for name, words in cls.renamed.items():
-            before = found.get(name)
-            if isinstance(before, str) and before in words:
-                found[name] = words[before]
-                warnings.warn(
-                    f"{owner}({name}={before!r}) is {name}={words[before]!r} now; the old word goes in the next version.",
-                    DeprecationWarning,
-                    stacklevel=stacklevel + 1,
+                raise ParameterError(
+                    f"{owner} has no setting {name!r}; {cls._nearest(name)}", code="no-such-setting"
                 )
         return found
 
     @classmethod
     def completed(
-        cls, given: Mapping[str, Any], owner: str, stacklevel: int = 2, now: Mapping[str, Any] | None = None
+        cls, given: Mapping[str, Any], owner: str, now: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
         """Return a value for every field from names as `named` takes them; others are as `now`, or have their defaults."""
         values: dict[str, Any] = dict(now or {one.name: one.default for one in fields(cls)})
-        named = cls.named(given, owner, stacklevel + 1)
+        named = cls.named(given, owner)
         values |= {name: value for name, value in named.items() if "." not in name}
         inner: dict[str, dict[str, Any]] = {}
         for name, value in named.items():
@@ -429,7 +367,7 @@ class Settings:
     @classmethod
     def _nearest(cls, name: str) -> str:
         known = cls.given_names()
-        near = get_close_matches(name, known, n=1) or [one for one in known if one.rpartition(".")[2] == name]
+        near = [one for one in known if one.rpartition(".")[2] == name] or get_close_matches(name, known, n=1)
         return f"did you mean {near[0]!r}?" if near else f"it has {', '.join(known)}."
 
 
@@ -485,20 +423,11 @@ def flat_names(given: Mapping[str, Any], groups: Sequence[str] = GROUPS) -> dict
         inner = value if name in groups and isinstance(value, Mapping) else {name: value}
         for one, each in inner.items():
             room, _, last = str(one).rpartition(".")
-            short, each = _of_now(last if room in groups else str(one), each)
+            short = last if room in groups else str(one)
             if short in found:
-                raise ParameterError(f"{one} is given twice, once under another name; leave one out.")
+                raise ParameterError(f"{one} is given twice; leave one out.")
             found[short] = each
     return found
-
-
-def _of_now(name: str, value: Any, known: Collection[str] | None = None) -> tuple[str, Any]:
-    """A setting under its name of now; one that is not among the `known` stays."""
-    room, dot, last = name.rpartition(".")
-    now, words = RETIRED.get(last, (last, {}))
-    if now == last or (known is not None and now not in known):
-        return name, value
-    return room + dot + now, words.get(value, value) if isinstance(value, str) else value
 
 
 def with_parameters(doc: str, settings: type[Settings]) -> str:

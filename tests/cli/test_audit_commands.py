@@ -34,23 +34,6 @@ def log(tmp_path):
     return path
 
 
-def test_attack_shows_the_break_and_the_repair():
-    result = runner.invoke(app, ["attack", "--variables", "4", "--sites", "3", "--rows", "40", "--json"])
-    assert result.exit_code == 0
-    report = json.loads(result.output)
-    assert report["rounds"][1]["plain_worst"] < 1e-8
-    assert all(row["masked_rms"] >= report["mean_guess"] for row in report["rounds"])
-
-
-def test_attack_on_personal_messages():
-    arguments = ["attack", "--method", "pfdbnl", "--variables", "4", "--sites", "3", "--rows", "60", "--json"]
-    report = json.loads(runner.invoke(app, arguments).output)
-    # Sites solve their step to 1e-5; the messages cannot be inverted more exactly than that.
-    assert report["rounds"][-1]["plain_worst"] < 1e-2
-    assert report["rounds"][-1]["plain_median"] < 1e-3
-    assert all(row["masked_rms"] >= report["mean_guess"] for row in report["rounds"])
-
-
 def test_show_is_readable(log):
     result = runner.invoke(app, ["site", "log", str(log)], terminal_width=160, env={"COLUMNS": "160"})
     assert result.exit_code == 0
@@ -59,15 +42,6 @@ def test_show_is_readable(log):
     assert "refused  " in result.output
     assert all(part in result.output for part in ("2 answers", "3696 bytes", "1 refused"))
     assert "Do not trust" not in result.output
-
-
-def test_show_warns_of_an_edited_log_and_counts_a_single_answer(log):
-    first = log.read_text().splitlines()[0]
-    log.write_text(first.replace("231", "23") + "\n")
-    result = runner.invoke(app, ["site", "log", str(log)])
-    assert result.exit_code == 0
-    assert "1 answer " in result.output
-    assert "line 1" in result.output
 
 
 def test_verify_says_intact_and_prints_the_last_hash(log):
@@ -84,4 +58,6 @@ def test_verify_detects_an_edit(log):
     result = runner.invoke(app, ["site", "verify", str(log)])
     assert result.exit_code == 1
     assert "NOT intact: line 1" in result.output
-    assert json.loads(runner.invoke(app, ["site", "verify", str(log), "--json"]).output)["is_intact"] is False
+    assert (
+        json.loads(runner.invoke(app, ["site", "verify", str(log), "--json"]).output)[0]["is_intact"] is False
+    )

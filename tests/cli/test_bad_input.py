@@ -12,6 +12,8 @@ import pytest
 
 from feddbn.errors import BudgetExceeded, DataError, FileError, NotEnoughSites, SiteRefused
 
+pytestmark = pytest.mark.promise
+
 
 @pytest.fixture
 def two_sites(tmp_path):
@@ -78,9 +80,7 @@ def test_what_cannot_be_read_is_named(refuses, tmp_path, name, content):
     ("options", "names"),
     [
         (("--site-sizes", "3,x"), ("site_sizes='3,x'",)),
-        (("--mess", "sunspots"), ("mess='sunspots'", "slow-levels")),
-        (("--system", "lorenz96", "--effects", "gp"), ("--effects", "--system lorenz96")),
-        (("--dt", "3"), ("--dt", "--system")),
+        (("--corruption", "sunspots"), ("--corruption sunspots", "two-rates")),
     ],
 )
 def test_impossible_simulation(refuses, tmp_path, options, names):

@@ -49,9 +49,3 @@ def test_a_fit_prints_segments_and_changes_and_what_forecasts_use(fitted, run, t
     page = (tmp_path / "r.html").read_text()
     assert '<section id="changes">' in page
     assert "2024-07-01" in page
-
-
-def test_a_column_says_the_blocks_and_is_no_variable(fitted):
-    told, out = fitted("blocks=column:phase", "change_penalty=0")
-    assert json.loads(out.read_text())["variables"] == ["a", "b"]
-    assert "phase" in told

@@ -9,12 +9,12 @@ import pytest
 import feddbn
 
 pytest.importorskip("cryptography")
-from support.owned_sites import OwnedSites, as_kits, make_study
+from support.consortium import Consortium, as_kits, make_study
 
 
 @pytest.fixture
 def sites(tmp_path):
-    made = OwnedSites(tmp_path)
+    made = Consortium(tmp_path)
     as_kits(tmp_path)
     return made
 

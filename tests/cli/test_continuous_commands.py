@@ -96,16 +96,6 @@ def test_forecasts_are_those_of_the_library(run, result, folder):
     assert "1h after the one before" in " ".join(plain.stderr.split())
 
 
-def test_pictures_tables_and_page(run, result, tmp_path):
-    for kind in ("graph", "horizons", "fit"):
-        assert run("plot", result, kind, "-o", tmp_path / f"{kind}.png").exit_code == 0
-        assert (tmp_path / f"{kind}.png").stat().st_size > 1000
-    assert run("export", result, "--format", "rates", "-o", tmp_path / "rates.csv").exit_code == 0
-    assert pd.read_csv(tmp_path / "rates.csv").shape[0] == 3
-    assert run("report", result, "-o", tmp_path / "page.html").exit_code == 0
-    assert "Continuous time" in (tmp_path / "page.html").read_text()
-
-
 def test_what_has_no_meaning_is_refused(refuses, result, folder, federation):
     one = folder / "one.csv"
     assert "--by" in refuses("effects", result, "a", "b", "--by", "much")

@@ -50,7 +50,7 @@ def test_the_study_is_one_that_sites_accept_by_their_default_policy(tmp_path):
     from feddbn.federation.guards.study_plan import tasks_of
     from feddbn.privacy.policy import ALWAYS_ALLOWED, SitePolicy
 
-    study = read_study(federation._write_study(tmp_path / "study.toml", "lead@example.org", ("a", "b")))
+    study = read_study(federation._write_study(tmp_path / "study.toml", ("a", "b")))
     assert study.privacy.secure_aggregation
     assert study.privacy.min_sites == len(study.sites) == 3
     assert set(tasks_of(study)) <= {*SitePolicy().tasks, *ALWAYS_ALLOWED}

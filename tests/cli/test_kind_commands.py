@@ -11,7 +11,7 @@ import pytest
 
 import feddbn
 from feddbn.cli.options import Reading, given_parameters, parse_kinds
-from feddbn.core.kinds import read_kinds
+from feddbn.data.kinds import read_kinds
 from feddbn.errors import ParameterError
 from feddbn.method_table import METHODS
 from support.mixed_networks import mixed_network
@@ -144,19 +144,3 @@ def test_kinds_become_a_parameter_of_methods_that_have_it():
     with refused(ParameterError, "--kinds", "oneshot"):
         given_parameters([KINDLY, PLAIN], said, None)
     assert given_parameters([PLAIN], Reading(feddbn.Layout()), None) == {}
-
-
-def test_check_proposes_options_that_cure_its_findings(run, hospitals):
-    outcome = run("check", hospitals)
-    assert outcome.exit_code == 1
-    (line,) = [line for line in outcome.stdout.splitlines() if line.startswith("If you agree: ")]
-    assert line == "If you agree: --method mixed --kinds calls=count --kinds ward=north,south,west"
-    cured = run("check", hospitals, *line.split()[5:])
-    assert (cured.exit_code, len(cured.stdout.splitlines())) == (0, 1)
-
-
-def test_a_fit_names_the_options_that_cure_it(run, hospitals, tmp_path_factory):
-    out = tmp_path_factory.mktemp("fit") / "result.json"
-    outcome = run("fit", hospitals, "--variables", "pulse,breath,calls", "-o", out)
-    assert outcome.exit_code == 0
-    assert "--method mixed --kinds calls=count" in outcome.output

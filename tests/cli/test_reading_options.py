@@ -39,43 +39,12 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_check_tells_what_was_done_to_readings(table: Path) -> None:
-    options = ["--units", "pulse=Hz,bpm", "--limits", "pulse=20,300", "--limits", "map=10,300"]
-    done = RUN.invoke(app, ["check", str(table), *READ, *options, "--json"])
-    assert done.exit_code == 0, done.output
-    found = {one["code"]: one for one in json.loads(done.stdout)}
-    assert found["auto-step"]["values"]["step"] == "1h"
-    assert found["steps"]["cure"] == {"freq": "1h"}
-    assert sum(found["beyond-limits"]["values"]["cells"].values()) == 2
-    assert found["limits"]["values"]["limits"] == {"map": [10, 300], "pulse": [20, 300]}
-    shown = RUN.invoke(app, ["check", str(table), *READ, *options])
-    assert "kept apart" in shown.output
-
-
 def test_a_network_is_learned_from_readings(table: Path, tmp_path: Path) -> None:
     out = tmp_path / "result.json"
     command = ["fit", str(table), *READ, "--freq", "1h", "--limits", "adult-icu", "--out", str(out)]
     done = RUN.invoke(app, command)
     assert done.exit_code == 0, done.output
     assert {one["code"] for one in json.loads(out.read_text())["findings"]} >= {"averaged"}
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (["--names", "what"], "--names what"),
-        ([*READ, "--limits", "pulse"], "--limits pulse"),
-        ([*READ, "--limits", "pulse=1"], "--limits"),
-        ([*READ, "--units", "pulse=Hz,kg"], "'kg'"),
-        ([*READ, "--irregular", "guess"], "--irregular guess"),
-        ([*READ, "--freq", "soon"], "--freq soon"),
-        ([*READ, "--variables", "pulse,rain"], "'rain'"),
-    ],
-)
-def test_bad_options_are_one_sentence(
-    refuses, table: Path, tmp_path: Path, options: list[str], said: str
-) -> None:
-    assert said in refuses("fit", table, *options, "--out", tmp_path / "r.json")
 
 
 def test_a_forecast_goes_on_from_readings(run, refuses, table: Path, tmp_path: Path) -> None:

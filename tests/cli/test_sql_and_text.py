@@ -10,10 +10,8 @@ import pytest
 
 import feddbn
 from feddbn.data import SqlTable, read_sites
-from feddbn.errors import InputError
 from feddbn.runtime.settings import read_site_settings
 from feddbn.runtime.site.open_site import read_data
-from support.saying import refused
 
 
 @pytest.fixture(scope="module")
@@ -66,21 +64,6 @@ def test_a_fit_of_a_query_is_that_of_its_rows(run, frame, database, tmp_path):
     )
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["SELECT 1; SELECT 2", "--sql"], "SELECT"),
-        (["SELECT * FROM nothing_there", "--sql"], "nothing_there"),
-        (["data.csv", "--database", "x.duckdb"], "--sql"),
-        (["SELECT 1", "--sql", "--database", "no.duckdb"], "no.duckdb"),
-    ],
-)
-def test_bad_queries_are_refused(run, arguments, said):
-    outcome = run("fit", *arguments)
-    assert outcome.exit_code == 2
-    assert said in outcome.stderr
-
-
 def test_a_european_file(run, frame, tmp_path):
     path = tmp_path / "stays.csv"
     renamed = frame.rename(columns={"u": "größe"})
@@ -92,7 +75,7 @@ def test_a_european_file(run, frame, tmp_path):
     assert "--encoding" in outcome.stderr
     renamed.to_csv(tmp_path / "plain.csv", index=False)
     expected = edges(run("fit", tmp_path / "plain.csv", *options))
-    for given in ((), ("--separator", ";"), ("--sep", ";", "--decimal", ",")):
+    for given in ((), ("--separator", ";", "--decimal", ",")):
         assert edges(run("fit", path, *options, "--encoding", "latin-1", *given)) == expected
     # Cells such as 1,000 may be thousands, so nobody guesses.
     path.write_text("ward;u;v\n" + "a;1,000;2,500\n" * 30, encoding="utf-8")
@@ -123,11 +106,3 @@ def test_a_site_reads_a_query(frame, database, tmp_path):
                 np.concatenate([b.values for b in mine.blocks()]),
                 np.concatenate([b.values for b in its.blocks()]),
             )
-
-
-@pytest.mark.parametrize(
-    "data", ['{query = "SELECT 1"}', '{database = "x.duckdb"}', "{sql = 3}", '{sql = ""}']
-)
-def test_a_site_with_a_wrong_query_is_refused(tmp_path, data):
-    with refused(InputError):
-        read_site_settings(site_file(tmp_path, data))

@@ -93,21 +93,3 @@ def test_missing_cells_at_the_end_do_not_move_the_first_step(run, model, stored,
         rows = json.loads(told.stdout)["forecast"]
         np.testing.assert_allclose([row["mean"] for row in rows], expected, atol=1e-10)
         assert "--time t" in told.stderr
-
-
-def test_a_history_in_other_units_is_told_and_a_mixed_one_refused(run, refuses, model, stored, tmp_path):
-    frames = list(model[1].values())
-    (frames[0] * 20).to_csv(tmp_path / "units.csv", index=False)
-    assert "other units" in run("forecast", stored, tmp_path / "units.csv").stderr
-    two = pd.concat([f.assign(patient=k, hour=range(len(f))) for k, f in enumerate(frames[:2])])
-    two.to_csv(tmp_path / "two.csv", index=False)
-    assert "'patient'" in refuses("forecast", stored, tmp_path / "two.csv")
-    mixed = frames[0].assign(hour=range(len(frames[0]))).sample(frac=1, random_state=0)
-    mixed.to_csv(tmp_path / "mixed.csv", index=False)
-    assert "'hour'" in refuses("forecast", stored, tmp_path / "mixed.csv")
-    frames[0].to_csv(tmp_path / "tidy.csv", index=False)
-    tidy = json.loads(run("forecast", stored, tmp_path / "tidy.csv", "--json").stdout)["forecast"]
-    told = run("forecast", stored, tmp_path / "mixed.csv", "--time", "hour", "--sort", "--json")
-    again = json.loads(told.stdout)["forecast"]
-    assert [row["mean"] for row in again] == [row["mean"] for row in tidy]
-    assert again[0]["time"] == len(frames[0])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import warnings
 
 import networkx as nx
 import numpy as np
@@ -11,7 +10,6 @@ import pandas as pd
 import pytest
 
 import feddbn
-from feddbn.privacy.audit import AuditChain
 from feddbn.results.result import Result
 from support.report_results import curved_dbn
 
@@ -66,7 +64,6 @@ def test_roots_are_those_of_the_library_also_by_time_and_off_a_course(
     assert told == stored.dbn.root_causes(rows, last - 4, target="x2", n_rows=stored.n_rows).to_dict()
     assert told["roots"][0] == "x2"
     shown = succeed(run(*call)).stdout
-    assert max(map(len, shown.splitlines())) <= 79
     assert "x2" in shown.splitlines()[0]
 
     times = pd.date_range("2024-03-01", periods=len(rows), freq="h")
@@ -88,33 +85,6 @@ def test_roots_are_those_of_the_library_also_by_time_and_off_a_course(
     assert "--first" in refuses("roots", result, tmp_path / "plain.csv", "--first", "soon")
 
 
-def test_a_forecast_goes_on_along_the_recordings_own_trend_and_cycle(run, tmp_path):
-    rng, t = np.random.default_rng(1), np.arange(376)[:, None]
-    fed = feddbn.simulate(d=3, n_sites=5, n_samples=5 * 376, random_state=6)
-    data = {}
-    for name, frames in fed.sites.items():
-        cycle = rng.uniform(3, 5, 3) * np.sin(2 * np.pi * t / 24 + rng.uniform(0, 6, 3))
-        data[name] = frames[0].iloc[:376].reset_index(drop=True) + cycle + rng.normal(0, 0.03, 3) * t
-    model = feddbn.FDBNL().fit({name: frame.iloc[:352] for name, frame in data.items()})
-    assert model.treatment_["degree"] >= 1
-    assert model.treatment_["periods"] == pytest.approx([24], abs=0.3)
-    stored = Result.from_estimator(model).save(tmp_path / "result.json")
-    along, plain = [], []
-    for name, frame in data.items():
-        past, future = frame.iloc[:352], frame.iloc[352:].to_numpy()
-        past.to_csv(tmp_path / f"{name}.csv", index=False)
-        told = succeed(run("forecast", stored, tmp_path / f"{name}.csv", "--steps", 24, "--json"))
-        assert "24" in told.stderr
-        table = pd.DataFrame(json.loads(told.stdout)["forecast"])
-        mean = table.pivot(index="step", columns="variable", values="mean")[list(frame.columns)]
-        along.append(np.square(mean.to_numpy() - future).mean())
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            level = model.dbn_.at_level(past.mean()).forecast(past, 24).mean
-        plain.append(np.square(level.to_numpy() - future).mean())
-    assert np.mean(along) < 0.5 * np.mean(plain)
-
-
 def test_a_forecast_takes_the_codes_of_its_fit_as_empty(run, tmp_path):
     made = feddbn.simulate(d=3, n_sites=3, n_samples=600, random_state=0)
     for value, name in ((-999.0, "coded"), (np.nan, "empty")):
@@ -131,15 +101,6 @@ def test_a_forecast_takes_the_codes_of_its_fit_as_empty(run, tmp_path):
         assert ahead.exit_code == 0, ahead.output
         found[name] = json.loads(ahead.stdout)
     assert found["coded"] == found["empty"]
-
-
-def test_a_forecast_goes_on_after_the_last_gap(run, result, federation, tmp_path):
-    rows = pd.read_csv(federation / "site-1.csv")
-    rows.iloc[30, 0] = np.nan
-    rows.to_csv(tmp_path / "gap.csv", index=False)
-    told = json.loads(succeed(run("forecast", result, tmp_path / "gap.csv", "--steps", 1, "--json")).stdout)
-    expected = Result.load(result).dbn.forecast(rows.iloc[31:], 1).mean.to_numpy()[0]
-    np.testing.assert_allclose([row["mean"] for row in told["forecast"]], expected, atol=1e-12)
 
 
 def test_a_forecast_goes_on_from_one_recording_of_several(run, result, federation, tmp_path):
@@ -171,10 +132,9 @@ def test_effects_of_a_pair_and_of_one_variable_on_all(run, result, tmp_path):
 
 def test_a_network_is_exported_in_every_form_and_reads_back(run, personal, tmp_path):
     dbn = Result.load(personal).personal["site-2"]
-    for ending in ("json", "npz", "graphml", "csv", "dot"):
+    for ending in ("json", "graphml", "csv", "dot"):
         succeed(run("export", personal, "-o", tmp_path / f"n.{ending}", "--of", "site-2"))
     assert feddbn.DBN.from_json(tmp_path / "n.json").equals(dbn)
-    assert feddbn.DBN.from_npz(tmp_path / "n.npz").equals(dbn)
     assert nx.read_graphml(tmp_path / "n.graphml").number_of_edges() == len(dbn.edges())
     pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "n.csv"), dbn.edges(), check_dtype=False)
     assert (tmp_path / "n.dot").read_text().startswith("digraph")
@@ -215,16 +175,6 @@ def test_a_report_shows_what_a_study_found_in_the_data(run, refuses, result, tmp
     assert "cells &lt;script&gt;" in text
     path.write_text("[1]")
     assert "findings.json" in refuses("report", result, "-o", page, "--check", path)
-
-
-def test_a_report_shows_what_left_a_site(run, result, tmp_path):
-    entry = AuditChain().add(
-        time="now", site="a", event="sent", task="moments", asked_by="server", length=5, protection="masked"
-    )
-    (tmp_path / "log.jsonl").write_text(entry.to_line() + "\n")
-    page = tmp_path / "report.html"
-    succeed(run("report", result, "-o", page, "--audit", tmp_path / "log.jsonl"))
-    assert "<td>5</td><td>masked</td>" in page.read_text()
 
 
 @pytest.mark.parametrize(
@@ -282,16 +232,9 @@ def curved(tmp_path_factory):
     return path
 
 
-def test_curves_are_exported_as_a_table(run, curved, result, refuses, tmp_path):
-    succeed(run("export", curved, "-o", tmp_path / "curves.csv", "--format", "curves"))
-    assert (tmp_path / "curves.csv").read_text() == curved_dbn().to_curves_csv()
-    assert "--format curves" in refuses("export", result, "-o", tmp_path / "c.csv", "--format", "curves")
-
-
 def test_power_says_which_effects_a_study_can_find(run):
     line = "power --rows 1200 --sites 6 --recordings 30 --missing 0.1 --effect 0.1 --effect 0.25"
-    shown = succeed(run(*line.split())).output
-    assert max(map(len, shown.splitlines())) <= 79
+    succeed(run(*line.split()))
     found = json.loads(succeed(run(*line.split(), "--json")).output)
     same = feddbn.power(1200, sites=6, recordings=30, missing=0.1)
     assert found["smallest_effect"] == same.smallest_effect()

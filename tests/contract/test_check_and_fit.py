@@ -34,6 +34,9 @@ LEARNED = {
     "alone",
     "could-be-hidden",
 }
+# Of the others `make test-all` asks.
+SOON = ("none", "gains", "missing-10", "everything")
+ROWS = [row if row in SOON else pytest.param(row, marks=pytest.mark.slow) for row in arena.SCENARIOS]
 NOTHING = {"center": "none", "degree": 0, "periods": [], "gains": "none", "bounded": {}, "missing": "drop"}
 
 
@@ -43,7 +46,7 @@ def about_rows(found: list[Finding], others: set[str]) -> list[dict[str, Any]]:
     return sorted(kept, key=repr)
 
 
-@pytest.mark.parametrize("row", arena.SCENARIOS)
+@pytest.mark.parametrize("row", ROWS)
 @pytest.mark.filterwarnings("ignore::feddbn.errors.ResultWarning")
 def test_a_check_promises_what_the_fit_does(row):
     sites = WORLD.draw(arena.SCENARIOS[row], 700).sites
@@ -60,11 +63,14 @@ def test_a_check_promises_what_the_fit_does(row):
     assert bool(done) == (bool(about_rows(found, PLACES)) and row not in ("sum-column", "duplicate", "stuck"))
 
 
-@pytest.mark.parametrize("mess", ["trend", {"missing": 0.2, "spikes": 0.02}])
+@pytest.mark.slow
+@pytest.mark.parametrize("corruptions", ["trend", {"missing": 0.2, "spikes": 0.02}])
 @pytest.mark.parametrize("options", [{"n_sites": 1}, {"n_sites": 3, "n_recordings": 3}])
 @pytest.mark.filterwarnings("ignore::feddbn.errors.ResultWarning")
-def test_so_it_is_for_few_sites_and_other_lags(mess, options):
-    sites = feddbn.simulate(d=4, n_lags=2, n_samples=900, mess=mess, random_state=1, **options).sites
+def test_so_it_is_for_few_sites_and_other_lags(corruptions, options):
+    sites = feddbn.simulate(
+        d=4, n_lags=2, n_samples=900, corruptions=corruptions, random_state=1, **options
+    ).sites
     for n_lags in (2, "auto"):
         found, fitted = feddbn.check(sites, n_lags), feddbn.OneShotDBN(n_lags=n_lags).fit(sites)
         assert about_rows(found, PLACES) == about_rows(fitted.findings_.single, LEARNED)

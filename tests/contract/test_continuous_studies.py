@@ -1,4 +1,4 @@
-"""A network in continuous time among deployed sites: masks, the noise of masked studies, differential privacy, policies."""
+"""A network in continuous time among deployed sites: masks, the noise of masked studies, policies."""
 
 import numpy as np
 import pandas as pd
@@ -11,10 +11,7 @@ from feddbn.errors import SiteRefused
 from feddbn.federation.guards.study_plan import plan_of, scope_of
 from feddbn.federation.protocol.study import Study
 from feddbn.federation.protocol.task import of_task, tasks_in
-from feddbn.runtime.server.conduct import run_study
-from feddbn.runtime.server.coordinator import Coordinator
-from support.faults import LocalExchange, MemoryJournal
-from support.rig import Rig, Server, listing
+from support.consortium import Consortium, Liar, by_rule
 from support.saying import refused
 from support.study_files import ABOUT
 
@@ -38,7 +35,7 @@ def frames(rng, network, n_recordings=4, n=160):
     return found
 
 
-class TimedRig(Rig):
+class TimedSites(Consortium):
     """Sites whose rows are at times of their own."""
 
     def __init__(self, place, tables, policy):
@@ -52,7 +49,6 @@ class TimedRig(Rig):
                 frame.to_csv(place / name / "data" / f"r{number:03d}.csv", index=False, float_format="%.17g")
             path = place / name / "feddbn_site.toml"
             path.write_text('time = "at"\nirregular = "keep"\n' + path.read_text())
-        self.endpoints = {name: self.open(name) for name in tables}
 
 
 def study(method="continuous", parameters=None, **privacy):
@@ -73,26 +69,19 @@ def tables():
     return {f"s{k}": frames(rng, NETWORK) for k in range(4)}
 
 
-def conducted(rig, asked):
-    """The result of a study, and which sums were asked for, with their lengths."""
-    seen = []
-
-    class Watching(Coordinator):
-        def sum(self, task):
-            total = super().sum(task)
-            seen.append((task.name, len(total.value)))
-            return total
-
-    exchange = LocalExchange(rig.names, rig.endpoints.__getitem__)
-    result = run_study(Watching(exchange, asked, "run", MemoryJournal(), pause_s=0.0), asked)[0]
-    return result, seen
+def conducted(sites, asked):
+    """The result of a study, and the names and lengths of the sums that its server has read."""
+    result, heard = sites.curious(asked)
+    assert not isinstance(result, Exception), result
+    return result, [(task.name, len(value)) for task, value in heard]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protection", ["exact", "noise"])
 def test_deployed_sites_learn_the_rates_that_one_process_learns(tmp_path, tables, protection):
-    rig = TimedRig(tmp_path, tables, listing("gram.lags"))
+    sites = TimedSites(tmp_path, tables, by_rule("gram.lags"))
     asked = study(**({"protection": "exact"} if protection == "exact" else {}))
-    result, seen = conducted(rig, asked)
+    result, seen = conducted(sites, asked)
     assert [name for name, _ in seen] == list(tasks_in(plan_of(asked)))
     for name, length in seen:
         assert (1, length) == of_task(plan_of(asked), name)
@@ -103,26 +92,10 @@ def test_deployed_sites_learn_the_rates_that_one_process_learns(tmp_path, tables
     np.testing.assert_allclose(A[0], alone.A_[0], atol=1e-6 if protection == "exact" else 0.15)
 
 
-def test_noise_for_recordings_is_added_by_the_sites(tmp_path):
-    rng = np.random.default_rng(901)
-    rig = TimedRig(tmp_path, {f"s{k}": frames(rng, NETWORK, 40, 80) for k in range(4)}, listing("gram.lags"))
-    units = {"x0": [70, 1], "x1": [120, 1], "x2": [37, 1]}
-    asked = study(
-        parameters={**STUDY, "shortest": 0.5, "longest": 8, "units": units},
-        epsilon=60.0,
-        delta=1e-5,
-        unit="recording",
-    )
-    assert tasks_in(plan_of(asked)) == ("gram.lags", "counts.norms")
-    result, seen = conducted(rig, asked)
-    assert sorted(name for name, _ in seen) == ["counts.norms", "gram.lags"]
-    assert np.isfinite(result.arrays["A_raw"]).all()
-
-
 def test_an_owner_allows_it_by_name(tmp_path, tables):
-    rig = TimedRig(tmp_path, tables, listing())
+    sites = TimedSites(tmp_path, tables, by_rule())
     with refused(SiteRefused, code="tasks-not-allowed"):
-        Server(rig, study())
+        Liar(sites, study())
 
 
 @pytest.mark.parametrize(
@@ -134,9 +107,9 @@ def test_an_owner_allows_it_by_name(tmp_path, tables):
     ],
 )
 def test_a_study_with_another_clock_hears_why_before_it_begins(tmp_path, tables, method, parameters, code):
-    rig = TimedRig(tmp_path, tables, listing("gram.lags"))
+    sites = TimedSites(tmp_path, tables, by_rule("gram.lags"))
     with refused(SiteRefused, code=code):
-        Server(rig, study(method, parameters))
+        Liar(sites, study(method, parameters))
 
 
 def test_what_a_study_may_ask_is_its_own_bins():

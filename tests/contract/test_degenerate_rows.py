@@ -8,7 +8,7 @@ import feddbn
 from feddbn.errors import DataError
 from feddbn.method_table import METHODS
 
-pytestmark = pytest.mark.usefixtures("light")
+pytestmark = [pytest.mark.promise, pytest.mark.usefixtures("light")]
 
 NAMES = list("abcd")
 LOADS = np.array([0.7, -1.2, 0.9, 1.4])
@@ -45,9 +45,18 @@ def sum_and_copy(rng):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("method", FITTED)
-@pytest.mark.parametrize("rows", [one_shock, one_shock_that_travels, a_constant, all_constant, sum_and_copy])
-def test_rows_that_tell_nothing_are_said_to(method, rows):
+@pytest.mark.parametrize(
+    ("rows", "method"),
+    [
+        *((rows, method) for rows in (one_shock_that_travels, a_constant, sum_and_copy) for method in FITTED),
+        *(
+            (rows, method)
+            for rows in (one_shock, all_constant)
+            for method in ("OneShotDBN", "PFDBNL", "Dynotears")
+        ),
+    ],
+)
+def test_rows_that_tell_nothing_are_said_to(rows, method):
     sites = {
         name: pd.DataFrame(rows(np.random.default_rng(k)), columns=NAMES) for k, name in enumerate("stuv")
     }

@@ -11,7 +11,7 @@ pytest.importorskip("cryptography")
 from feddbn import FDBNL, OneShotDBN
 from feddbn.errors import DependentColumnsWarning
 from feddbn.privacy.policy import USUAL_TASKS
-from support.owned_sites import NAMES, PREPARE, OwnedSites, make_study
+from support.consortium import NAMES, PREPARE, Consortium, make_study
 
 PARAMETERS = {"n_lags": 1, "prepare": PREPARE}
 LISTED = ", ".join(
@@ -41,9 +41,9 @@ def frames():
     ],
 )
 def test_a_study_tells_its_findings_in_the_result_and_warns_of_nothing(tmp_path, frames, method, changes):
-    sites = OwnedSites(tmp_path, POLICY)
+    sites = Consortium(tmp_path, policy=POLICY)
     for name, (frame,) in frames.items():
-        frame.to_csv(sites.place / name / "data" / "one.csv", index=False)
+        frame.to_csv(sites.place / name / "data" / "r000.csv", index=False)
     study = make_study(method=method, parameters=PARAMETERS, privacy={"secure_aggregation": False}, **changes)
     summary = sites.run(study)[0].summary
     if study.goal != "confidence":

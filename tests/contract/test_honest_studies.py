@@ -15,17 +15,14 @@ from feddbn.federation.protocol.site import site_tasks
 from feddbn.federation.protocol.task import tasks_in
 from feddbn.privacy.policy import USUAL_TASKS
 from feddbn.runtime.server.conduct import run_study
-from feddbn.runtime.server.coordinator import Coordinator
-from support.faults import LocalExchange, MemoryJournal
-from support.rig import Rig
+from support.consortium import RULE, Consortium, by_rule
 
-pytestmark = pytest.mark.usefixtures("light")
+pytestmark = [pytest.mark.promise, pytest.mark.usefixtures("light")]
 
 POLICY = "\n".join(
     [
         "require_masking = false",
         "max_rounds = 5000",
-        'schedules = ["gram", "rounds", "paper"]',
         'features = ["linear", "quadratic", "spline"]',
         f"tasks = {json.dumps(site_tasks())}",
     ]
@@ -68,71 +65,62 @@ def recording(kind, site, rng):
     return x
 
 
-def run_all(rig, study):
+def run_all(sites, study):
     """What a masked study tells in the end, and which sites refused something."""
-    exchange = LocalExchange(rig.names, rig.endpoints.__getitem__)
-    told, _ = run_study(Coordinator(exchange, study, "run", MemoryJournal(), pause_s=0.0), study)
-    codes = {name: [entry.code for entry in rig.refusals(name, "run")] for name in rig.names}
+    told, _ = sites.run(study, "run")
+    codes = {name: [entry.code for entry in sites.refusals(name, "run")] for name in sites.names}
     return told.summary["result"], {name: found for name, found in codes.items() if found}
 
 
 QUICK = {"rounds.max_rounds": 6}
+CONFIDENCE = {"goal": "confidence", "confidence": {"replicates": 4}}
+ALGEBRA = {"prepare.definitions": {"x2": "x1 - 2 x3"}}
 CASES = [
-    *(("oneshot", {}, kind, {}) for kind in ("memory", "gains", "trend", "levels", "empty", "few", "spikes")),
-    *(("oneshot", {"resamples": 4}, kind, {}) for kind in ("memory", "trend", "empty", "plain")),
+    *(("oneshot", {}, kind, {}) for kind in ("gains", "levels", "few", "spikes")),
     ("oneshot", {"resamples": 4, "features": "auto", "n_lags": "auto"}, "bent", {}),
-    ("oneshot", {"resamples": 4, "features": "spline", "random_state": 7}, "empty", {}),
-    ("oneshot", {"resamples": 4}, "gains", {"goal": "compare", "compare": {"against": ["fdbnl"]}}),
-    ("oneshot", {"n_lags": "auto"}, "memory", {}),
     ("oneshot", {"n_lags": 0}, "memory", {}),
-    ("oneshot", {"use_nongaussian": "auto"}, "laplace", {}),
     ("oneshot", {"use_nongaussian": True, "noise_variance": "equal"}, "laplace", {}),
-    *(("oneshot", {"features": "spline"}, kind, {}) for kind in ("trend", "empty", "spikes", "levels")),
-    ("oneshot", {"features": "auto"}, "bent", {}),
+    ("oneshot", {"features": "spline"}, "trend", {}),
     ("oneshot", {"features": "quadratic", "interactions": True, "n_lags": "auto"}, "bent", {}),
     ("oneshot", {"prepare.on_disagreement": "exclude"}, "gains", {}),
     # Cells of inputs are not bounded: three doses of 80 would be most of what is told of them.
     ("oneshot", {"prepare.exogenous": ["x0"]}, "gains", {}),
-    ("oneshot", {"prepare.definitions": {"x2": "x1 - 2 x3"}}, "empty", {}),
+    ("oneshot", ALGEBRA, "empty", {}),
     ("oneshot", {"prepare.made_up": {"x1": "lines", "x2": "repeats"}}, "carried", {}),
-    (
-        "oneshot",
-        {"prepare": {"definitions": {"x2": "x1 - 2 x3"}}},
-        "plain",
-        {"goal": "confidence", "confidence": {"replicates": 4}},
-    ),
-    (
-        "fdbnl",
-        {**QUICK, "prepare.definitions": {"x2": "x1 - 2 x3"}},
-        "gains",
-        {"goal": "compare", "compare": {"against": ["oneshot"]}},
-    ),
+    ("fdbnl", {**QUICK, **ALGEBRA}, "gains", {"goal": "compare", "compare": {"against": ["oneshot"]}}),
     ("oneshot", {"prepare": {"detrend": 2, "period": 12, "gains": "site"}}, "trend", {}),
-    ("oneshot", {}, "empty", {"goal": "confidence", "confidence": {"replicates": 4}}),
     ("oneshot", {}, "plain", {"goal": "confidence", "confidence": {"replicates": 4, "block_length": 7}}),
-    *(
-        ("oneshot", {"features": features}, kind, {"goal": "confidence", "confidence": {"replicates": 4}})
-        for features, kind in (
-            ("spline", "empty"),
-            ("quadratic", "trend"),
-            ("auto", "bent"),
-            ("auto", "plain"),
-        )
-    ),
-    *(("changing", {}, kind, {}) for kind in ("memory", "gains", "trend", "levels", "empty", "spikes")),
+    *(("changing", {}, kind, {}) for kind in ("gains", "empty")),
     ("changing", {"blocks": 16, "prepare": dict(AS_THEY_ARE)}, "plain", {}),
-    ("mixed", {"kinds": {"x1": "binary", "x2": "count", "x3": {"ordinal": 3}}}, "kinds", {}),
     ("mixed", {"kinds": {"x1": "binary", "x2": "count", "x3": {"categorical": 3}}}, "kinds and empty", {}),
     ("mixed", {"kinds": {"x2": "count", "x3": {"categorical": 4}}}, "kinds and rare levels", {}),
-    ("mixed", {}, "plain", {}),
     ("latent", {}, "memory", {}),
     ("summary", {}, "trend", {}),
-    ("fdbnl", QUICK, "gains", {}),
-    ("fdbnl", {**QUICK, "weighting": "sites"}, "trend", {}),
-    ("fdbnl", {**QUICK, "schedule": "rounds"}, "empty", {}),
     ("fdbnl", {**QUICK, "schedule": "paper", "weighting": "sites"}, "empty", {}),
-    ("fdbnl", {**QUICK, "lambda_w": "auto", "lambda_a": "auto"}, "empty", {}),
     ("pfdbnl", {**QUICK, "participation": 0.8}, "spikes", {}),
+    ("pfdbnl", {**QUICK, "different_variables": True}, "plain", {"some_variables_may_be_missing": True}),
+]
+LONG = [
+    ("fdbnl", {**QUICK, "weighting": "sites"}, "trend", {}),
+    ("oneshot", {"features": "quadratic"}, "trend", CONFIDENCE),
+    ("oneshot", {"resamples": 4}, "trend", {}),
+    *(("oneshot", {}, kind, {}) for kind in ("memory", "trend", "empty")),
+    *(("oneshot", {"resamples": 4}, kind, {}) for kind in ("memory", "empty", "plain")),
+    ("oneshot", {"resamples": 4, "features": "spline", "random_state": 7}, "empty", {}),
+    ("oneshot", {"resamples": 4}, "gains", {"goal": "compare", "compare": {"against": ["fdbnl"]}}),
+    ("oneshot", {"n_lags": "auto"}, "memory", {}),
+    ("oneshot", {"use_nongaussian": "auto"}, "laplace", {}),
+    *(("oneshot", {"features": "spline"}, kind, {}) for kind in ("empty", "spikes", "levels")),
+    ("oneshot", {"features": "auto"}, "bent", {}),
+    ("oneshot", ALGEBRA, "plain", CONFIDENCE),
+    ("oneshot", {}, "empty", CONFIDENCE),
+    ("oneshot", {"features": "spline"}, "empty", CONFIDENCE),
+    *(("oneshot", {"features": "auto"}, kind, CONFIDENCE) for kind in ("bent", "plain")),
+    *(("changing", {}, kind, {}) for kind in ("memory", "trend", "levels", "spikes")),
+    ("mixed", {"kinds": {"x1": "binary", "x2": "count", "x3": {"ordinal": 3}}}, "kinds", {}),
+    ("mixed", {}, "plain", {}),
+    ("fdbnl", QUICK, "gains", {}),
+    ("fdbnl", {**QUICK, "lambda_w": "auto", "lambda_a": "auto"}, "empty", {}),
     ("pfdbnl", {"rounds.max_rounds": 40, "schedule": "paper", "participation": 0.8, "mu": 2}, "plain", {}),
     (
         "pfdbnl",
@@ -141,14 +129,6 @@ CASES = [
         {"goal": "select", "select": {"grid": {"mu": [0.1], "n_lags": [1, 2]}}},
     ),
     ("fdbnl", QUICK, "gains", {"goal": "compare", "compare": {"against": ["pfdbnl", "oneshot"]}}),
-    (
-        "pfdbnl",
-        {**QUICK, "partial.different_variables": True},
-        "plain",
-        {"some_variables_may_be_missing": True},
-    ),
-]
-LONG = [
     ("fdbnl", {**QUICK, "n_lags": "auto"}, "trend", {}),
     ("pfdbnl", {**QUICK, "n_clusters": "auto", "mu": 1.0}, "clusters", {}),
     ("pfdbnl", {**QUICK, "mu": "auto"}, "trend", {}),
@@ -162,25 +142,23 @@ def test_no_question_of_an_honest_study_is_refused(tmp_path, method, parameters,
     rng = np.random.default_rng(0)
     data = {f"s{i}": [recording(kind, i, rng) for _ in range(2)] for i in range(5)}
     # Four clusters of five sites: some of them have one site.
-    rig = Rig(tmp_path, data, POLICY + ("\nmin_sites_per_entry = 1\n" if kind == "clusters" else "\n"))
+    sites = Consortium(
+        tmp_path, data, RULE + POLICY + ("\nmin_sites_per_entry = 1\n" if kind == "clusters" else "\n")
+    )
     if "some_variables_may_be_missing" in more:
-        more = {**more, "held_by": {"x0": rig.names}}
-    study = rig.study(
+        more = {**more, "held_by": {"x0": sites.names}}
+    study = sites.study(
         method,
         {"n_lags": 1, **parameters},
         {"secure_aggregation": False},
         attendance={"when_missing": "abort"},
         **more,
     )
-    exchange = LocalExchange(rig.names, rig.endpoints.__getitem__)
     asked = set()
-    coordinator = Coordinator(
-        exchange, study, "run", MemoryJournal(), lambda event: asked.add(event.task), pause_s=0.0
-    )
-    run_study(coordinator, study)
-    assert not any(rig.refusals(name, "run") for name in rig.names)
+    run_study(sites.coordinator(study, "run", tell=lambda event: asked.add(event.task)), study)
+    assert not any(sites.refusals(name, "run") for name in sites.names)
     assert asked - {"", "hello", "finish"} <= {*tasks_in(plan_of(study))}
-    assert scope_of(study, 10).variables == rig.variables
+    assert scope_of(study, 10).variables == sites.variables
 
 
 @pytest.mark.parametrize("is_listed", [True, False])
@@ -188,9 +166,9 @@ def test_masked_sites_answer_resamples_if_their_policies_list_them(tmp_path, is_
     rng = np.random.default_rng(0)
     data = {f"s{i}": [recording("trend", i, rng) for _ in range(2)] for i in range(4)}
     listed = [task for task in USUAL_TASKS if is_listed or task != "gram.resamples"]
-    rig = Rig(tmp_path, data, f"tasks = {json.dumps(listed)}\n")
-    study = rig.study("oneshot", {"resamples": 5}, attendance={"when_missing": "abort"})
-    result, refused = run_all(rig, study)
+    sites = Consortium(tmp_path, data, f"{RULE}tasks = {json.dumps(listed)}\n")
+    study = sites.study("oneshot", {"resamples": 5}, attendance={"when_missing": "abort"})
+    result, refused = run_all(sites, study)
     found = {one["code"]: one for one in result["findings"]}
     assert ("probabilities-not-resampled" in found) is not is_listed
     assert bool(refused) is not is_listed
@@ -199,16 +177,16 @@ def test_masked_sites_answer_resamples_if_their_policies_list_them(tmp_path, is_
 @pytest.mark.parametrize(
     ("size", "policy"),
     [
-        ({"d": 5, "n_sites": 4, "n_samples": 400}, None),
+        ({"d": 5, "n_sites": 4, "n_samples": 400}, by_rule()),
         # 51 rows for 21 columns: only owners who allow fewer rows for each parameter answer, and no other rule is in the way.
-        ({"d": 10, "n_sites": 10, "n_samples": 512}, "min_rows_per_parameter = 2\n"),
+        ({"d": 10, "n_sites": 10, "n_samples": 512}, RULE + "min_rows_per_parameter = 2\n"),
     ],
 )
 def test_masked_sites_answer_about_data_as_the_readme_simulates_them(tmp_path, size, policy):
     fed = simulate(n_lags=1, random_state=0, **size)
     data = {name: [np.asarray(one) for one in rows] for name, rows in fed.sites.items()}
-    rig = Rig(tmp_path, data, policy)
-    result, refused = run_all(rig, rig.study(attendance={"when_missing": "abort"}))
+    sites = Consortium(tmp_path, data, policy)
+    result, refused = run_all(sites, sites.study(attendance={"when_missing": "abort"}))
     assert (refused, len(result["edges"]) > 0) == ({}, True)
 
 
@@ -224,9 +202,9 @@ def test_masked_hospitals_answer_about_vital_signs(tmp_path):
         (tmp_path / path.name).symlink_to(path)
     sites = read_sites(tmp_path / layout.name, missing="keep")
     data = {name.replace(" ", "-"): [whole(one) for one in site.recordings()] for name, site in sites.items()}
-    rig = Rig(tmp_path / "rig", data)
-    result, refused = run_all(rig, rig.study(attendance={"when_missing": "abort"}))
-    assert (refused, len(result["edges"]) > 0, len(rig.names)) == ({}, True, 4)
+    sites = Consortium(tmp_path / "sites", data, by_rule())
+    result, refused = run_all(sites, sites.study(attendance={"when_missing": "abort"}))
+    assert (refused, len(result["edges"]) > 0, len(sites.names)) == ({}, True, 4)
 
 
 def whole(recording):

@@ -18,10 +18,12 @@ from feddbn.runtime.simulated.in_process import InProcessFederation
 from feddbn.runtime.simulated.secure import secure_federation
 from support.saying import refused
 
+pytestmark = [pytest.mark.promise, pytest.mark.usefixtures("light")]
+
 MADE = feddbn.simulate(d=5, n_sites=5, n_samples=250, random_state=2)
 METHODS = {
     "FDBNL": FDBNL(),
-    "FDBNL by rounds": FDBNL(schedule="rounds", rounds=Rounds(max_rounds=20)),
+    "FDBNL by the paper": FDBNL(schedule="paper", rounds=Rounds(max_rounds=20)),
     "PFDBNL": PFDBNL(mu=0.5, rounds=PersonalRounds(max_rounds=40)),
     "OneShotDBN": OneShotDBN(),
     "OneShotDBN with fdr": OneShotDBN(fdr=0.1),

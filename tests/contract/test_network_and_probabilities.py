@@ -8,6 +8,8 @@ import pytest
 
 import feddbn
 
+pytestmark = pytest.mark.promise
+
 macrodata = pytest.importorskip("statsmodels.datasets.macrodata")
 
 
@@ -51,8 +53,9 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("case", "seed"), [(case, seed) for case in CASES for seed in (0, 1) if seed == 0 or case != "decades"]
+)
 def test_an_edge_is_shown_if_and_only_if_it_has_one_half(case, seed):
     method, settings, data = CASES[case]
     with warnings.catch_warnings():

@@ -12,6 +12,8 @@ from feddbn.runtime.simulated.private import private_federation
 from feddbn.runtime.simulated.secure import secure_federation
 from support.saying import codes, only
 
+pytestmark = [pytest.mark.promise, pytest.mark.usefixtures("light")]
+
 METHODS = [OneShotDBN, Dynotears, FDBNL, PFDBNL]
 
 

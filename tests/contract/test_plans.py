@@ -15,6 +15,8 @@ from feddbn.federation.protocol.study import Study, check_goal, study_method
 from feddbn.federation.protocol.task import most_numbers, of_task, usual_numbers
 from feddbn.federation.sums.in_view import with_what_is_in_view
 
+pytestmark = pytest.mark.promise
+
 D, SITES = 3, 5
 MESS = ("clean", "gains", "trend", "cycles", "levels", "empty", "outliers", "memory", "bent", "laplace")
 
@@ -106,7 +108,7 @@ OF_METHOD = {
     },
     "summary": {"n_lags": (0, 1, 2)},
     "latent": {"n_lags": (1,)},
-    "fdbnl": {"n_lags": (1, 2), "weighting": ("samples", "sites"), "schedule": ("gram", "rounds", "paper")},
+    "fdbnl": {"n_lags": (1, 2), "weighting": ("samples", "sites"), "schedule": ("gram", "paper")},
     "pfdbnl": {"n_lags": (1,), "schedule": ("rounds", "paper"), "n_clusters": (1, 2)},
     "changing": {"n_lags": (1,), "blocks": ("auto", 16)},
 }

@@ -9,7 +9,7 @@ import pytest
 import feddbn
 from feddbn import AS_THEY_ARE, PersonalRounds
 from feddbn.data import read_sites
-from feddbn.federation.protocol.site import Site, answer_of_one, site_task
+from feddbn.federation.protocol.site import Site, site_task
 from feddbn.runtime.simulated.in_process import InProcessFederation
 
 NAMES = ("berlin", "oslo", "quito", "turin")
@@ -32,7 +32,7 @@ class Renamed(InProcessFederation):
         for k, name in enumerate(names):
             here = self.site(name).here
             other = replace(here, name=names[k - 1])
-            answers = [answer_of_one(program, one, task.question) for one in (here, other)]
+            answers = [program.answer(one, task.question) for one in (here, other)]
             np.testing.assert_array_equal(answers[0][1], answers[1][1])
             assert answers[0][0].keys() == answers[1][0].keys()
         self.seen[task.name] = self.seen.get(task.name, 0) + 1
@@ -55,13 +55,11 @@ CASES = {
     "changing": (lambda f: feddbn.ChangingDBN(federation=f), 0.0),
     "continuous": (lambda f: feddbn.ContinuousDBN(federation=f), 0.05),
     "mixed": (lambda f: feddbn.MixedDBN(federation=f), 0.0),
-    "fdbnl": (lambda f: feddbn.FDBNL(federation=f, schedule="rounds", lambda_w="auto"), 0.0),
+    "fdbnl": (lambda f: feddbn.FDBNL(federation=f, lambda_w="auto"), 0.0),
     "pfdbnl": (lambda f: feddbn.PFDBNL(federation=f, n_clusters=2, rounds=QUICK), 0.0),
     "some of the sites": (lambda f: feddbn.PFDBNL(federation=f, participation=0.5, rounds=QUICK), 0.0),
     "partial": (
-        lambda f: feddbn.PFDBNL(
-            federation=f, partial=feddbn.Partial(different_variables=True), rounds=QUICK, prepare=AS_THEY_ARE
-        ),
+        lambda f: feddbn.PFDBNL(federation=f, different_variables=True, rounds=QUICK, prepare=AS_THEY_ARE),
         0.0,
     ),
 }

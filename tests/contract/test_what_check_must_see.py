@@ -19,7 +19,7 @@ from feddbn.results.result import Result
 from support.saying import only, refused
 from support.wards import wards
 
-pytestmark = pytest.mark.filterwarnings("ignore::feddbn.errors.ResultWarning")
+pytestmark = [pytest.mark.promise, pytest.mark.filterwarnings("ignore::feddbn.errors.ResultWarning")]
 
 
 # Empty columns.
@@ -120,11 +120,13 @@ def test_a_site_with_another_unit_is_named_with_the_change_that_brings_it_near(
 
 
 def test_honest_levels_and_gains_are_no_other_units():
-    mess = ["gains", "offsets"]
+    corruptions = ["gains", "offsets"]
     drawn = [
         *(weather(3 + seed % 4, seed, gains=0.2, levels=1.0) for seed in range(25)),
         *(
-            feddbn.simulate(d=5, n_sites=3 + k % 4, n_samples=600, mess=mess, random_state=k).sites
+            feddbn.simulate(
+                d=5, n_sites=3 + k % 4, n_samples=600, corruptions=corruptions, random_state=k
+            ).sites
             for k in range(25)
         ),
     ]
@@ -204,7 +206,6 @@ def test_rows_of_sites_that_are_known_by_name_only_are_those_that_were_used():
     assert apart.n_rows < 0.9 * used
     told = apart.to_dict()
     del told["diagnostics"]["treatment"]["n_used"]
-    # A file of an earlier version only says what they are worth.
     assert Result.from_dict(told).rows_used == (None, None)
 
 

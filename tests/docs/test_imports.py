@@ -56,9 +56,6 @@ EXTRAS = (
     "arch",
     "pooch",
     "nvflare",
-    "psutil",
-    "dask",
-    "torch",
     "starlette",
 )
 WITHOUT = f"""

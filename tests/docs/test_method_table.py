@@ -66,11 +66,11 @@ def test_every_row_leads_to_a_class_that_can_do_what_the_row_says(name):
     cls = method.load()
     assert cls.__name__ == method.cls
     names = {one.name for one in fields(cls.settings)}
-    assert set(method.defaults()) | {"federation"} == names
+    assert set(cls().get_params(deep=False)) == names
     assert cls.is_selectable == bool(method.selects)
     assert set(method.selects) <= set(method.parameters())
     assert hasattr(cls, "fit_moments") == method.resamples
-    for known in (method.name, method.cls, method.cls.upper(), *method.aliases):
+    for known in (method.name, method.cls, method.cls.upper(), method.label):
         assert find_method(known) is method
 
 

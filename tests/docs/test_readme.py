@@ -16,10 +16,12 @@ from typer.testing import CliRunner
 import feddbn
 from feddbn.cli.main import app
 
+pytestmark = pytest.mark.promise
+
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 FIRST_SCREEN = "\n".join(README.splitlines()[:40])
-# Typed by other tests: installing (tests/scripts/test_built_release.py), `make try` (tests/integration/test_nvflare_try.py),
+# Typed by other tests: installing (tests/scripts/test_built_release.py), `make try` (tests/integration/test_try.py),
 # the tables of hospitals (tests/scripts/test_examples.py).
 ELSEWHERE = ("git clone", "cd ", "pip install", "make try", "make test")
 

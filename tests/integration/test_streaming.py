@@ -141,6 +141,7 @@ def assert_same_site(one: SiteData, other: SiteData) -> None:
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", [".parquet", ".csv", ".tsv", ".csv.gz"])
 @pytest.mark.parametrize("batch_rows", [7, 100_000])
 def test_streamed_site_equals_memory_site(tmp_path: Path, suffix: str, batch_rows: int) -> None:

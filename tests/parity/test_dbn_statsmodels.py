@@ -8,6 +8,8 @@ from statsmodels.tsa.vector_ar.var_model import VAR, VARProcess, forecast_interv
 from feddbn.model.dbn import DBN
 from feddbn.model.dynamics import innovation_covariance, reduced_coefficients
 
+pytestmark = pytest.mark.promise
+
 
 def make(seed: int, d: int, n_lags: int, ordered: bool = False) -> DBN:
     rng = np.random.default_rng(seed)

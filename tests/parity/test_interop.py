@@ -13,8 +13,8 @@ from causallearn.search.ConstraintBased.PC import pc
 from causallearn.search.PermutationBased import BOSS
 from causallearn.search.PermutationBased.GRaSP import grasp
 from causallearn.search.ScoreBased.GES import ges
-from sklearn.linear_model import Lasso, Ridge
-from statsmodels.tsa.api import VAR
+from sklearn.linear_model import Lasso
+from statsmodels.api import OLS, add_constant
 from tigramite.data_processing import DataFrame
 from tigramite.independence_tests.parcorr import ParCorr
 from tigramite.lpcmci import LPCMCI
@@ -23,10 +23,11 @@ from tigramite.pcmci import PCMCI
 import feddbn
 from feddbn import AS_THEY_ARE
 from feddbn.errors import ParameterError
-from feddbn.interop import causal_learn, graphs, regression
-from feddbn.interop.autoregression import autoregression
+from feddbn.interop import causal_learn, graphs
 from feddbn.interop.tigramite import SummaryParCorr
 from feddbn.model.dbn import DBN
+
+pytestmark = pytest.mark.promise
 
 SEEDS = range(2)
 SIZES = [60, 200, 90, 150]
@@ -131,52 +132,16 @@ def test_time_is_known_to_pc():
     assert ((free[:4, 4:] == -1) & (free[4:, :4].T == 1)).any()
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_autoregression_of_one_recording_is_statsmodels(seed):
-    ((x,),) = list(feddbn.simulate(d=3, n_sites=1, n_samples=300, random_state=seed).sites.values())
-    x = np.asarray(x)
-    mine = autoregression(feddbn.summary({"a": [x]}, 2, prepare=AS_THEY_ARE))
-    theirs = VAR(x).fit(2)
-    np.testing.assert_allclose(mine.coefs, theirs.coefs.transpose(0, 2, 1), atol=1e-10)
-    np.testing.assert_allclose(mine.intercept, theirs.params[0], atol=1e-10)
-    np.testing.assert_allclose(mine.stderr, theirs.stderr, atol=1e-10)
-    np.testing.assert_allclose(mine.sigma_u, theirs.sigma_u, atol=1e-10)
-    table = mine.table()
-    np.testing.assert_allclose(
-        table["p"].to_numpy().reshape(3, 7), stats_of(theirs.tvalues, theirs.df_resid).T, atol=1e-10
-    )
-    pairs = mine.granger().set_index(["source", "target"])
-    tested = theirs.test_causality("y2", "y1", kind="f")
-    assert pairs.loc[("x0", "x1"), "F"] == pytest.approx(tested.test_statistic, rel=1e-9)
-    irf = theirs.irf(4)
-    shown = mine.responses(4, level=0.9)
-    cube = shown["response"].to_numpy().reshape(3, 3, 5).transpose(2, 1, 0)
-    np.testing.assert_allclose(cube, irf.irfs, atol=1e-10)
-    half = ((shown["upper"] - shown["lower"]) / 2).to_numpy().reshape(3, 3, 5).transpose(2, 1, 0)
-    np.testing.assert_allclose(half, 1.6448536269514722 * irf.stderr(), atol=1e-8)
-    orthogonal = mine.responses(4, orthogonal=True)["response"].to_numpy().reshape(3, 3, 5).transpose(2, 1, 0)
-    np.testing.assert_allclose(orthogonal, irf.orth_irfs, atol=1e-10)
-
-
-def stats_of(t, left):
-    from scipy import stats
-
-    return 2 * stats.t.sf(np.abs(t), left)
-
-
-def test_regressions_are_those_of_pooled_rows():
+def test_regressions_on_made_up_rows_are_those_of_pooled_rows():
     sites = federation(1)
-    mine, Z = feddbn.summary(sites, 1, prepare=AS_THEY_ARE), pooled_rows(sites)
-    X, y = Z[:, 4:], Z[:, 2]
-    found, theirs = regression.ridge(mine, "x2", alpha=3.0), Ridge(3.0).fit(X, y)
-    np.testing.assert_allclose(found.weights, theirs.coef_, atol=1e-10)
-    assert found.intercept == pytest.approx(theirs.intercept_, abs=1e-10)
-    found, theirs = regression.lasso(mine, "x2", alpha=0.1), Lasso(0.1, tol=1e-12, max_iter=100_000).fit(X, y)
-    np.testing.assert_allclose(found.weights, theirs.coef_, atol=1e-8)
-    path = regression.lasso_path(mine, "x2")
-    assert (path.iloc[0] == 0).all()
-    with pytest.raises(ParameterError, match="not 'x2' itself"):
-        regression.lasso(mine, "x2", [("x2", 0)])
+    made, Z = feddbn.summary(sites, 1, prepare=AS_THEY_ARE).rows_like(), pooled_rows(sites)
+    (mine, theirs) = (OLS(rows[:, 2], add_constant(rows[:, 4:])).fit() for rows in (made, Z))
+    np.testing.assert_allclose(mine.params, theirs.params, atol=1e-10)
+    np.testing.assert_allclose(mine.bse, theirs.bse, atol=1e-10)
+    (mine, theirs) = (
+        Lasso(0.1, tol=1e-12, max_iter=100_000).fit(rows[:, 4:], rows[:, 2]) for rows in (made, Z)
+    )
+    np.testing.assert_allclose(mine.coef_, theirs.coef_, atol=1e-8)
 
 
 def test_networks_go_out_to_pgmpy_and_dowhy():

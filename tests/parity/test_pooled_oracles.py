@@ -14,7 +14,7 @@ from feddbn import FDBNL, Dynotears, Prepare, Rounds
 from feddbn.core.designs.recordings import Block, lagged_rows
 from feddbn.core.statistics.moments import Moments
 
-pytestmark = pytest.mark.usefixtures("light")
+pytestmark = [pytest.mark.promise, pytest.mark.usefixtures("light")]
 
 SIZES = {1: [120], 3: [20, 40, 60], 7: [10, 30, 12, 25, 18, 40, 9]}
 
@@ -116,7 +116,7 @@ def test_dynotears_matches_the_golden_answers(n_lags):
 
 @pytest.mark.parametrize(("n_sites", "seed"), [(2, 0), (64, 1)])
 def test_fdbnl_reaches_the_objective_of_pooled_dynotears(n_sites, seed):
-    # All ten seeds are in benchmarks/fdbnl_objective.py; two keep the suite short.
+    # Two seeds keep the suite short.
     federation = feddbn.simulate(d=10, n_sites=n_sites, n_samples=512, random_state=seed)
     pooled = Dynotears(refit=False, prepare=Prepare(scale="none")).fit(federation.sites)
     model = FDBNL(refit=False, prepare=Prepare(scale="none")).fit(federation.sites)

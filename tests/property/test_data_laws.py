@@ -6,12 +6,15 @@ from itertools import pairwise
 
 import numpy as np
 import pandas as pd
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from feddbn.core.designs.recordings import Block, SiteData, lagged_rows
 from feddbn.core.statistics.moments import Moments
 from feddbn.data import read_sites, summary
+
+pytestmark = pytest.mark.promise
 
 seeds = st.integers(0, 2**32 - 1)
 lags = st.integers(0, 4)

@@ -13,6 +13,8 @@ from feddbn.privacy.policy import default_threshold
 from feddbn.runtime.simulated.secure import secure_federation
 from support.questions import Values, give_values, make_question
 
+pytestmark = pytest.mark.promise
+
 Vector = make_question("secure-property-vector", give_values, round=whole(default=0))
 TASK = Task(Vector())
 

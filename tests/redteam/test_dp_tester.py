@@ -14,7 +14,7 @@ from feddbn.data.memory import ArrayRecording, MemorySite
 from feddbn.errors import FeddbnError, NotEnoughSites
 from feddbn.federation.guards.noise import DpGuard
 from feddbn.federation.protocol.messages import WITHHELD, Request, digest_of, encode_request
-from feddbn.federation.protocol.site import Site, answer_of_one, site_task
+from feddbn.federation.protocol.site import Site, site_task
 from feddbn.federation.protocol.task import Task
 from feddbn.federation.sums.gram import GramQuestion
 from feddbn.federation.sums.private_moments import (
@@ -28,7 +28,7 @@ from support.entropy import seeded
 from support.noisy_sites import VARIABLES, NoisySites, make, noise_rows
 from support.questions import make_question
 
-pytestmark = pytest.mark.usefixtures("light")
+pytestmark = [pytest.mark.promise, pytest.mark.usefixtures("light")]
 
 WIDTH = 500
 
@@ -82,7 +82,7 @@ class RefusingGuard(DpGuard):
     """As it was: it computes the plain answer first, and so refuses for what it finds in the data."""
 
     def make(self, program, here, task, channel):
-        answer_of_one(program, here, task.question)
+        program.answer(here, task.question)
         return super().make(program, here, task, channel)
 
 
@@ -141,7 +141,7 @@ def test_no_recording_makes_a_question_fail(asked):
 
 
 N_BINS, N_RUNS = 40, 6
-QUESTION = UnitNormsQuestion(of=GramQuestion(n_lags=1, variables=VARIABLES), unit="recording", norm="gram")
+QUESTION = UnitNormsQuestion(of=GramQuestion(n_lags=1, variables=VARIABLES), unit="recording")
 
 
 def sites_with_one_recording_in_each_of_many_bins(place):
@@ -160,7 +160,7 @@ def deployed_outcomes(sites, is_halved, monkeypatch):
         deviations = NoisePlan.sigma
         monkeypatch.setattr(NoisePlan, "sigma", lambda *args: deviations(*args) / 2)
     study = sites.study(epsilon=30.0)
-    exact = site_task("counts.norms").answer([sites.exchange.endpoints["a"]._site.here], QUESTION, {})[1][0]
+    exact = site_task("counts.norms").answer(sites.exchange.endpoints["a"]._site.here, QUESTION)[1]
     occupied, empty = exact == 1, exact == 0
     assert occupied.sum() >= N_BINS - 2
     empty[: np.searchsorted(norm_edges(), 10.0)] = False

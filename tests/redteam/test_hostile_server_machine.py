@@ -24,10 +24,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 pytest.importorskip("cryptography")
 from feddbn._version import __version__
 from feddbn.core.designs.recordings import Block
-from feddbn.core.encoding import encode
 from feddbn.data.memory import ArrayRecording, MemorySite
 from feddbn.errors import FeddbnError
 from feddbn.federation.guards.site_guards import AuditGuard
+from feddbn.federation.protocol.encoding import encode
 from feddbn.federation.protocol.endpoint import SiteEndpoint
 from feddbn.federation.protocol.messages import Request, encode_request, read_reply
 from feddbn.federation.protocol.site import Site
@@ -44,6 +44,8 @@ from support.combinations import by_brute_force
 from support.entropy import Entropy
 from support.faults import MemoryStore
 from support.study_programs import WalkQuestion
+
+pytestmark = pytest.mark.promise
 
 NAMES = ("a", "b", "c", "d", "e")
 RUNS = {"r0": NAMES, "r1": NAMES[:4], "r2": NAMES, "r3": NAMES[1:]}

@@ -1,4 +1,4 @@
-"""Attacks on the consoles: another page in the browser, another program on the machine, a hostile lead or site."""
+"""Attacks on the console: another page in the browser, another program on the machine, a hostile lead or site."""
 
 import re
 
@@ -16,18 +16,13 @@ from feddbn.runtime.store import Store
 from support.console_kits import (
     HOST,
     SCRIPT,
-    FakeSession,
     SiteKits,
     codes,
-    entered,
-    lead,
     press,
-    wait_until,
-    watching,
 )
-from support.owned_sites import make_study
+from support.consortium import make_study
 
-pytestmark = pytest.mark.usefixtures("light")
+pytestmark = [pytest.mark.promise, pytest.mark.usefixtures("light")]
 
 FORM = {"content-type": "application/x-www-form-urlencoded"}
 
@@ -324,23 +319,3 @@ def test_what_cannot_be_told_in_words_cannot_be_approved(kits, opened, monkeypat
         press(client, keys, f"/studies/{make_study().digest}/approve", runs="1", days="30").status_code == 400
     )
     assert approvals(kits) == []
-
-
-@pytest.mark.parametrize(
-    "path", ["/send", "/plan", "/check", "/write", "/runs/run-1/stop", "/runs/run-1/resume"]
-)
-def test_another_page_neither_sends_nor_stops_a_study_of_a_lead(tmp_path, path):
-    session, keys = FakeSession(tmp_path / "lead@example.org"), Keys()
-    session.remember(make_study(), "run-1")
-    session.add("run-1")
-    with watching(session) as watch:
-        wait_until(lambda: watch.look().job_of("run-1"))
-        client = entered(Gate(lead(session, watch)(keys), keys, {HOST}), keys)
-        fields = {"text": make_study().to_json(), "run": "stolen"}
-        assert client.post(path, data=fields).status_code == 403
-        assert client.post(path, data={**fields, "form": ["wrong", keys.form]}).status_code == 403
-        strange = {"origin": "http://127.0.0.1:9"}
-        assert client.post(path, data={**fields, "form": keys.form}, headers=strange).status_code == 403
-        if path != "/write":
-            assert client.get(path).status_code in (404, 405)
-    assert (session.aborted, list(session.studies_sent())) == ([], ["run-1"])

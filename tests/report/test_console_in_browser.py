@@ -1,8 +1,7 @@
-"""The consoles of owners and leads in a real browser: clicks, keyboard, phones, dark pages, hostile names and pages."""
+"""The console in a real browser: clicks, keyboard, phones, dark pages, hostile names and pages."""
 
 from __future__ import annotations
 
-import math
 import re
 import threading
 from collections.abc import Iterator
@@ -18,8 +17,8 @@ pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
 from feddbn.federation.protocol.study import About
 from support.colours import contrast, luminance
-from support.console_kits import SCRIPT, FakeSession, SiteKits, lead, served, wait_until, watching
-from support.owned_sites import ONE_SUM, make_study
+from support.console_kits import SCRIPT, SiteKits, served
+from support.consortium import ONE_SUM, make_study
 from support.study_files import as_toml
 
 pytestmark = pytest.mark.slow
@@ -106,7 +105,7 @@ def address(kits):
 
 def pages(kits):
     studies = [f"/studies/{one.study.digest}" for one in kits.owner().offered.all()]
-    return ["/", "/studies", *studies, "/log", "/data", "/results", "/results/run-1"]
+    return ["/", "/studies", *studies, "/log", "/data", "/results"]
 
 
 def fits(page, width, scheme):
@@ -295,59 +294,3 @@ def test_a_hostile_page_in_the_same_browser_presses_no_button_and_gets_no_cookie
         server.server_close()
     assert set(Evil.heard) == {""}
     assert "wanted" not in {one.study for one, _ in kits.owner().approvals.all()}
-
-
-def test_a_lead_sees_curves_grow_a_site_fall_silent_and_a_run_end(open_console, tmp_path):
-    session = FakeSession(tmp_path / "lead@example.org")
-    session.remember(make_study(name="sepsis", method="fdbnl", parameters={"n_lags": 1}), "run-1")
-    session.add("run-1")
-
-    def tell(sums: int) -> None:
-        note = {
-            "round": sums,
-            "max_rounds": 100,
-            "h": math.exp(-sums),
-            SCRIPT: 1.0 / sums,
-            "objective": 2.0 + 1.0 / sums,
-        }
-        session.said["job-run-1"] = {
-            "sums": sums,
-            "present": ["north", "south", "west"],
-            "task": "step.fdbnl",
-            "note": note,
-        }
-
-    with watching(session) as watch, served(lead(session, watch)) as (address, _):
-        for sums in range(1, 9):
-            tell(sums)
-            wait_until(lambda sums=sums: any(p.sums == sums for p in watch.look().points.get("run-1", ())))
-        console = open_console(address, 375, "dark")
-        page = console.page
-        page.wait_for_selector("[data-code=run-starts]")
-        page.click("text=run-1")
-        page.wait_for_selector(".curve .trace")
-        assert page.locator(".curve").count() == 3
-        assert page.locator(".curve figcaption").first.inner_text().startswith("Objective")
-        assert SCRIPT in page.inner_text(".curves")
-        before = page.get_attribute(".curve .trace", "d")
-        assert before.count("L") == 7
-        tell(20)
-        page.wait_for_function(
-            "n => document.querySelector('.curve .trace').getAttribute('d').split('L').length > n", arg=8
-        )
-        assert re.search(r"round 8 of|round 20 of", page.inner_text("main"))
-        page.wait_for_selector("text=round 20 of at most 100", timeout=300_000)
-        fits(page, 375, "dark")
-        fits(console.go("/compare"), 375, "dark")
-        fits(console.go("/write?from=run-1"), 375, "dark")
-        page.click("form.form button.primary")
-        page.wait_for_selector("form[action$='/send']")
-        fits(page, 375, "dark")
-        console.go("/runs/run-1")
-        session.connected = ["north", "south"]
-        session.add("run-1", "FINISHED:COMPLETED")
-        page.wait_for_selector("form[action$='/fetch']", timeout=300_000)
-        page.wait_for_selector("form[action$='/stop']", state="detached", timeout=300_000)
-        console.go("/")
-        page.wait_for_selector("[data-code=site-silent]", timeout=300_000)
-        assert console.is_clean()

@@ -17,7 +17,7 @@ from feddbn.report import write_report
 from support.colours import contrast, luminance
 from support.report_results import curved_dbn, example_result, random_dbn
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.promise, pytest.mark.slow]
 
 # Names that a spreadsheet would run, and some that it would not.
 FORMULAS = ["=1+1", "+2", "-3", "@SUM(A1)", "''-4", "'=5", "plain'-6", "7"]

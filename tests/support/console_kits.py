@@ -1,4 +1,4 @@
-"""Kits, sessions and running consoles for tests of the console, without an engine's processes."""
+"""Kits and running consoles for tests of the owner's console."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,19 +16,15 @@ from starlette.testclient import TestClient
 
 from feddbn.cli.study import check_study
 from feddbn.console.gate import Gate, Keys, bound, host_names, server_of
-from feddbn.console.lead_pages import lead_app
-from feddbn.console.lead_results import LeadResults
-from feddbn.console.lead_watch import LeadWatch
 from feddbn.console.site_pages import site_app
-from feddbn.errors import FederationError, NotEnoughSites
-from feddbn.runtime.engines.interface import Job, Presence, Session
-from support.owned_sites import NAMES, OwnedSites, as_kits
+from feddbn.errors import NotEnoughSites
+from support.consortium import NAMES, Consortium, as_kits
 
 SCRIPT = "<script>alert(1)</script>"
 HOST = "127.0.0.1:8764"
 
 
-class SiteKits(OwnedSites):
+class SiteKits(Consortium):
     """Three sites as their owners have them, in the layout of kits, with one true edge from u to v, a step later."""
 
     def __init__(self, place: Path, n_rows: int = 60) -> None:
@@ -39,12 +34,12 @@ class SiteKits(OwnedSites):
         for name in NAMES:
             u = rng.normal(size=n_rows)
             frame = pd.DataFrame({"u": u, "v": 0.8 * np.roll(u, 1) + rng.normal(size=n_rows)})
-            frame.to_csv(self.place / name / "data" / "one.csv", index=False)
+            frame.to_csv(self.place / name / "data" / "r000.csv", index=False)
 
     def offer(self, study, run_id="offered", submitter="lead@example.org"):
         """Send a study that nobody has approved, as a lead would."""
         with pytest.raises(NotEnoughSites):
-            self.run(study, run_id, self.exchange(submitter=submitter))
+            self.run(study, run_id, self.restart(submitter=submitter))
 
     def app(self, keys, name="north"):
         return site_app(self.place / name, check_study, keys)
@@ -75,85 +70,6 @@ def press(client, keys, path, **fields):
     return client.post(path, data={"form": keys.form, **fields})
 
 
-class FakeSession(Session):
-    """A federation that stands as a test says; `fetched` are the files of every result."""
-
-    def __init__(self, kit: Path, fetched: dict[str, bytes] | None = None) -> None:
-        super().__init__(kit)
-        self.kit.mkdir(parents=True, exist_ok=True)
-        self.connected = ["north", "south", "west"]
-        self.heard: dict[str, float] = {}
-        self.listed: list[Job] = []
-        self.said: dict[str, dict[str, Any]] = {}
-        self.fetched = fetched or {}
-        self.aborted: list[str] = []
-        self.down = ""
-        self.threads: set[int] = set()
-
-    def __enter__(self):
-        self._ask()
-        return self
-
-    def __exit__(self, *error):
-        return None
-
-    def _ask(self):
-        self.threads.add(threading.get_ident())
-        if self.down:
-            raise FederationError(self.down)
-
-    def presence(self):
-        self._ask()
-        self.heard |= dict.fromkeys(self.connected, time.time())
-        return [Presence(name, name in self.connected, when) for name, when in self.heard.items()]
-
-    def jobs(self):
-        self._ask()
-        return list(self.listed)
-
-    def submit(self, study, run_id):
-        self._ask()
-        return self.add(run_id).job
-
-    def progress(self, job_id):
-        return self.said.get(job_id)
-
-    def wait(self, job_id, watch=None):
-        raise NotImplementedError
-
-    def abort(self, job_id):
-        self._ask()
-        self.aborted.append(job_id)
-
-    def fetch(self, job_id, out):
-        self._ask()
-        out.mkdir(parents=True, exist_ok=True)
-        for name, content in self.fetched.items():
-            (out / name).write_bytes(content)
-        return out
-
-    def remember(self, study, run_id):
-        path = self._memory(run_id)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(study.to_json())
-
-    def add(self, run, status="RUNNING", submitted="2026-11-16T10:32:00Z", **more):
-        ended = status.startswith("FINISHED")
-        code = {"RUNNING": "job-runs", "FINISHED:COMPLETED": "job-finished"}.get(status, "job-other")
-        job = Job(run, f"job-{run}", status, submitted, "", status == "RUNNING", ended, code, **more)
-        self.listed = [job, *(old for old in self.listed if old.run != run)]
-        return job
-
-
-@contextlib.contextmanager
-def watching(session, poll_s=0.02) -> Iterator[LeadWatch]:
-    watch = LeadWatch(session, results_of(session), poll_s).start()
-    try:
-        yield watch
-    finally:
-        watch.stop()
-
-
 def wait_until(true, timeout_s=300.0):
     end = time.monotonic() + timeout_s
     while not true():
@@ -177,11 +93,3 @@ def served(make) -> Iterator[tuple[str, Keys]]:
         server.should_exit = True
         thread.join(10)
         listening.close()
-
-
-def results_of(session):
-    return LeadResults(session.kit / "results", session.kit)
-
-
-def lead(session, watch):
-    return lambda keys: lead_app(session, watch, results_of(session), check_study, keys)

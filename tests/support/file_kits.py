@@ -8,14 +8,13 @@ import numpy as np
 import pandas as pd
 
 from feddbn.analysis import studies  # noqa: F401 (registers the methods)
-from feddbn.runtime.engines.files.engine import ENGINE, FilesSession
-from feddbn.runtime.engines.files.signed import put_file, read_plain
-from feddbn.runtime.engines.files.site import FileSite, answer_name
-from feddbn.runtime.engines.interface import FederationPlan
-from support.owned_sites import NAMES, make_study
+from feddbn.runtime.files.kit import make_kits
+from feddbn.runtime.files.lead import Lead
+from feddbn.runtime.files.signed import put_file, read_plain
+from feddbn.runtime.files.site import FileSite, answer_name
+from support.consortium import NAMES, RULE, make_study
 
 LEAD = "lead@example.org"
-RULE = "approve_by_rule = true\n"
 
 
 class FileKits:
@@ -23,11 +22,11 @@ class FileKits:
 
     def __init__(self, place: Path, policy: str | None = RULE) -> None:
         self.place = Path(place)
-        self.kits = ENGINE.make_kits(FederationPlan("f", "none", NAMES), self.place)
+        self.kits = make_kits(self.place, NAMES, LEAD)
         rng = np.random.default_rng(0)
         for name in NAMES:
             frame = pd.DataFrame(rng.normal(size=(30, 2)), columns=["u", "v"])
-            frame.to_csv(self.kits[name] / "data" / "one.csv", index=False)
+            frame.to_csv(self.kits[name] / "data" / "r000.csv", index=False)
             if policy is not None:
                 (self.kits[name] / "policy.toml").write_text(policy)
 
@@ -38,14 +37,14 @@ class FileKits:
     def begin(self, study=None, run="run-1", place=None):
         """Take the first step of a study in a folder; return how it stands."""
         study = study or make_study()
-        session = FilesSession(self.lead)
-        session.check(study, run)
-        session.remember(study, run, (place or self.place) / run)
-        return session.step(study, run)
+        lead = Lead(self.lead)
+        lead.check(study, run)
+        lead.remember(study, run, (place or self.place) / run)
+        return lead.step(study, run)
 
     def step(self, run="run-1"):
-        session = FilesSession(self.lead)
-        return session.step(session.study_of(run), run)
+        lead = Lead(self.lead)
+        return lead.step(lead.study_of(run), run)
 
     def answer(self, question: Path, name: str | None = None):
         """Answer a question as a site's process would; return what it says."""

@@ -3,7 +3,7 @@
 from dataclasses import make_dataclass
 from typing import Any
 
-from feddbn.federation.protocol.site import SiteTask, one_by_one, register_site_task
+from feddbn.federation.protocol.site import SiteTask, register_site_task
 from feddbn.federation.protocol.task import Question
 
 
@@ -15,7 +15,7 @@ def make_question(name, answer=None, units=None, length=None, **fields):
         "TestQuestion", items, bases=(Question,), namespace=namespace, frozen=True, kw_only=True
     )
     if answer is not None:
-        register_site_task(SiteTask(kind, one_by_one(answer), units, length))
+        register_site_task(SiteTask(kind, answer, units, length))
     return kind
 
 

@@ -106,7 +106,7 @@ def example_result(
         ],
         "n_rounds": 64,
         "privacy": {"secure_aggregation": True, "min_sites": 3},
-        "warnings": ["hospital-2 dropped 4 rows with missing values."],
+        "findings": [{"code": "text", "level": "warning", "values": {"text": "hospital-2 dropped 4 rows."}}],
         "diagnostics": {"varsortability": 0.86},
         "personal": sites or None,
         "truth": stored(truth),

@@ -7,7 +7,8 @@ import numpy as np
 from feddbn.core.designs.gram import Gram, recording_gram
 from feddbn.core.designs.recordings import Block, lagged_rows
 from feddbn.core.statistics.moments import Moments
-from feddbn.sim import SimulationSettings, simulate_arrays
+from feddbn.sim.federated import simulate_arrays
+from feddbn.sim.settings import SimulationSettings
 
 
 def lagged(x, n_lags=1):

@@ -2,8 +2,6 @@
 
 import json
 
-from feddbn.console.study_form import toml_text
-
 ABOUT = {
     "purpose": "to try this program",
     "contact": "A. Lead, lead@example.org",
@@ -22,4 +20,25 @@ def study_text(tables, method="oneshot", name="s"):
 
 def as_toml(study):
     """Return a study's text as TOML; what is not set is left out."""
-    return toml_text(json.loads(study.to_json()))
+    values = json.loads(study.to_json())
+    tables = {name: value for name, value in values.items() if isinstance(value, dict)}
+    parts = [_entries({name: value for name, value in values.items() if name not in tables})]
+    parts += [
+        [f"[{json.dumps(name)}]", *lines] for name, table in tables.items() if (lines := _entries(table))
+    ]
+    return "\n".join("\n".join(lines) for lines in parts) + "\n"
+
+
+def _entries(values):
+    return [
+        f"{json.dumps(name)} = {_value(value)}" for name, value in values.items() if value not in (None, "")
+    ]
+
+
+def _value(value):
+    # Strings, numbers, truth values and lists are written as in JSON.
+    if isinstance(value, dict):
+        return f"{{ {', '.join(_entries(value))} }}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_value, value))}]"
+    return json.dumps(value)

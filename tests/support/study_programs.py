@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from feddbn.errors import ParameterError
-from feddbn.federation.protocol.site import SiteTask, one_by_one, register_site_task
+from feddbn.federation.protocol.site import SiteTask, register_site_task
 from feddbn.federation.protocol.study import (
     Study,
     StudyMethod,
@@ -53,7 +53,7 @@ def _walk(here, question):
     return {"mean": state["mean"], "dual": dual, "count": state["count"] + 1}, np.append(local, 1.0)
 
 
-register_site_task(SiteTask(WalkQuestion, one_by_one(_walk)))
+register_site_task(SiteTask(WalkQuestion, _walk))
 
 
 def _program(parameters, variables, sites):

@@ -6,7 +6,7 @@ import json
 
 from feddbn.findings import Finding, Findings, together
 
-MEANS = Finding("own-means", "note", {"evidence": 12.0}, ("x",), {"prepare.center": "none"})
+MEANS = Finding("own-courses", "note", {"evidence": 12.0}, ("x",), {"prepare.center": "none"})
 SCALES = Finding("own-scales", "warning", {"evidence": 3.0}, ("x", "y"))
 
 
@@ -20,8 +20,8 @@ def test_one_finding_alone_stays_as_it_is_and_several_are_one():
 
 def test_what_is_summed_up_is_found_by_its_code_and_comes_back_from_a_file():
     findings = Findings([Finding("a", "note"), *together("rows-treated", [MEANS, SCALES])])
-    assert sorted(findings.codes) == ["a", "own-means", "own-scales"]
-    assert findings.of("own-means") == [MEANS]
+    assert sorted(findings.codes) == ["a", "own-courses", "own-scales"]
+    assert findings.of("own-courses") == [MEANS]
     assert [one.code for one in findings] == ["rows-treated", "a"]
     assert len(findings.of("rows-treated")) == 1
     stored = json.loads(json.dumps([one.to_dict() for one in findings]))

@@ -4,11 +4,9 @@ import numpy as np
 import pytest
 
 from feddbn.metrics import (
-    curve_error,
     edge_scores,
     mark_scores,
     mean_scores,
-    ranking_scores,
     skeleton_scores,
     weight_error,
 )
@@ -76,37 +74,6 @@ def test_means_over_sites_are_plain_means():
     )
 
 
-RANKED = np.array([[1, 1, 0], [0, 1, 0], [1, 0, 1]])
-
-
-def test_a_hand_worked_ranking_has_the_scores_on_paper():
-    # Off-diagonal ranking: edge .9, other .8, edge .7, others .3, .2, .1.
-    scores = np.array([[5.0, 0.9, 0.8], [0.3, 5.0, 0.2], [0.7, 0.1, 5.0]])
-    result = ranking_scores(RANKED, scores)
-    assert result.auroc == pytest.approx(7 / 8)
-    assert result.average_precision == pytest.approx(0.5 * 1 + 0.5 * 2 / 3)
-    # Trapezoids from (recall 0, precision 1): (.5, 1), (.5, .5), (1, 2/3).
-    assert result.aupr == pytest.approx(0.5 * 1 + 0.5 * (1 / 2 + 2 / 3) / 2)
-    assert (result.n_pairs, result.n_true, result.includes_diagonal) == (6, 2, False)
-
-
-def test_the_diagonal_is_ranked_only_on_request():
-    scores = np.array([[0.0, 0.9, 0.1], [0.1, 0.0, 0.1], [0.9, 0.1, 0.0]])
-    assert ranking_scores(RANKED, scores).auroc == 1
-    with_diagonal = ranking_scores(RANKED, scores, include_diagonal=True)
-    assert (with_diagonal.n_pairs, with_diagonal.n_true) == (9, 5)
-    # 2 of 5 edges beat all 4 others; the other 3 (score 0) beat none.
-    assert with_diagonal.auroc == pytest.approx(2 / 5)
-
-
-def test_a_diagonal_that_is_not_ranked_may_hold_anything():
-    scores = np.full((3, 3), 0.5)
-    np.fill_diagonal(scores, np.nan)
-    result = ranking_scores(RANKED, scores)
-    assert result.auroc == 0.5
-    assert result.average_precision == pytest.approx(2 / 6)
-
-
 def test_weight_errors_are_the_three_norms():
     error = weight_error(np.zeros((2, 2)), np.array([[3.0, 0.0], [0.0, -4.0]]))
     assert (error.max_abs, error.rmse, error.frobenius) == (4, 2.5, 5)
@@ -160,15 +127,3 @@ def test_where_the_truth_is_open_nothing_counts():
     for mark, n_right in (("-->", 1), ("<->", 1), ("<--", 0)):
         scores = mark_scores(truth, words({(0, 1, 0): mark}))
         assert (scores.n_ends, scores.n_claims, scores.n_right) == (1, 1, n_right)
-
-
-def test_constants_do_not_count_and_a_line_off_by_a_slope_has_the_error_of_uniform_values():
-    x = np.linspace(-1, 1, 20_001)
-    assert curve_error(np.sin, lambda v: np.sin(v) + 7, x) == pytest.approx(0, abs=1e-12)
-    # Between the quantiles the cause is uniform on +-0.9: standard deviation 0.9 / sqrt(3).
-    assert curve_error(lambda v: 2 * v, lambda v: 3 * v, x) == pytest.approx(0.9 / np.sqrt(3), rel=1e-3)
-
-
-def test_what_lies_beyond_the_quantiles_and_empty_cells_do_not_count():
-    x = np.append(np.random.default_rng(0).uniform(-1, 1, 1000), [np.nan, 1e6, -1e6])
-    assert curve_error(lambda v: v, lambda v: np.where(np.abs(v) > 0.99, 50.0, v), x) == 0

@@ -7,7 +7,6 @@ from inspect import signature
 from typing import Any
 
 import numpy as np
-import pytest
 from sklearn.base import BaseEstimator, clone
 
 from feddbn.settings import MethodSettings, Settings, group, setting, takes, whole, word
@@ -43,10 +42,7 @@ def test_values_are_stored_as_given_and_cloned() -> None:
     assert clone(model).get_params() == {"federation": None, "n_lags": 3, "rows": Rows(center="none")}
 
 
-def test_flat_and_dotted_names() -> None:
-    with pytest.warns(DeprecationWarning, match="rows=Rows"):
-        flat = ToyDBN(center="none")
-    assert flat.rows == Rows(center="none")
+def test_dotted_names() -> None:
     assert ToyDBN(**{"rows.center": "none"}).rows == Rows(center="none")
 
 

@@ -20,6 +20,7 @@ from nvflare.apis.executor import Executor
 from nvflare.apis.fl_constant import ReturnCode
 from nvflare.apis.impl.controller import Controller
 from nvflare.apis.shareable import Shareable, make_reply
+from nvflare.lighter.spec import Builder
 
 from feddbn.engine import Endpoint, Exchange, conduct
 from feddbn.engine.site import SiteCalled
@@ -27,6 +28,42 @@ from feddbn.errors import StillCollecting
 from feddbn.federation.protocol.study import parse_study
 
 TASK, BYTES, _FETCHED = "feddbn", "bytes", "feddbn_fetched"
+CLASSES = ("feddbn.adapters.nvflare.FeddbnController", "feddbn.adapters.nvflare.FeddbnExecutor")
+_LOGS = ("site_log_streamer", "log_receiver")
+
+
+class FeddbnBuilder(Builder):  # type: ignore[misc]
+    """Makes start-up kits that run studies and nothing else; in ``project.yml`` it stands after NVFlare's StaticFileBuilder.
+
+    Only the two classes of studies are allowed, nobody brings code or opens a shell, and no log leaves a site. `store` is
+    where the server keeps jobs: NVFlare by itself keeps them among temporary files.
+    """
+
+    def __init__(self, store: str) -> None:
+        self.store = Path(store)
+
+    def build(self, project: Any, ctx: Any) -> None:
+        """Change the settings of the server's kit and of the clients'."""
+        for participant in (project.get_server(), *project.get_clients()):
+            local = Path(ctx.get_local_dir(participant))
+            path = local / "resources.json.default"
+            resources = json.loads(path.read_text(encoding="utf-8"))
+            resources |= {"class_list_enforcement_mode": "enforce", "class_allow_list": list(CLASSES)}
+            resources["allow_log_streaming"] = False
+            parts = {one["id"]: one for one in resources["components"]}
+            resources["components"] = [one for name, one in parts.items() if name not in _LOGS]
+            if "job_manager" in parts:
+                parts["job_manager"]["args"]["uri_root"] = str(self.store / "jobs")
+                storage = resources["snapshot_persistor"]["args"]["storage"]
+                storage["args"]["root_dir"] = str(self.store / "snapshots")
+            path.write_text(json.dumps(resources, indent=2), encoding="utf-8")
+            path = local / "authorization.json.default"
+            rights = json.loads(path.read_text(encoding="utf-8"))
+            roles = rights["permissions"]
+            roles["project_admin"] = dict(roles["lead"])
+            for role in roles.values():
+                role |= {"byoc": "none", "shell_commands": "none"}
+            path.write_text(json.dumps(rights, indent=2), encoding="utf-8")
 
 
 class FeddbnController(Controller):  # type: ignore[misc]

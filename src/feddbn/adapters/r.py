@@ -1,6 +1,6 @@
 """R: a site as a process that R starts, and a study whose exchange is a function of R.
 
-``python -m feddbn.adapters.r FOLDER MAILBOX`` opens the site (or keeper) in a folder and answers what it reads from
+``python -m feddbn.adapters.r FOLDER MAILBOX`` opens the site in a folder and answers what it reads from
 standard input, one message a line in base64 (with - and _, without = at the end). The reply to the n-th line is the file n
 of the mailbox, which appears whole: base R can write to a process or read from it, not both. The process ends with its
 input. A site that cannot be opened leaves the reason in the file ``failed``.
@@ -31,8 +31,7 @@ def main(folder: str, mailbox: str) -> None:
         (place / "next").rename(place / name)
 
     try:
-        is_keeper = (Path(folder) / "feddbn_keeper.toml").is_file()
-        site = engine.open_keeper(folder) if is_keeper else engine.open_site(folder)
+        site = engine.open_site(folder)
     except FeddbnError as error:
         return put("failed", str(error).encode())
     for n, line in enumerate(sys.stdin, 1):

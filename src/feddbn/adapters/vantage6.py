@@ -18,7 +18,7 @@ from functools import partial as partial_of
 from pathlib import Path
 from typing import Any
 
-from feddbn.engine import Exchange, conduct, open_keeper, open_site
+from feddbn.engine import Exchange, conduct, open_site
 from feddbn.errors import Given, ParameterError, SiteRefused, StillCollecting
 from feddbn.federation.protocol.study import parse_study
 
@@ -78,7 +78,7 @@ def _central(client: Any, study: str, sites: Mapping[str, int], run: str | None 
     the node keeps them: its owner lists a folder as the database `feddbn_runs`.
     """
     parsed = parse_study(study, "study")
-    for name in {*parsed.sites, *parsed.privacy.keepers} - set(sites):
+    for name in set(parsed.sites) - set(sites):
         raise ParameterError(f"{Given('sites', dict(sites))} lacks site {name!r}; add its organisation's id.")
     run = run or f"{parsed.name}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}"
     folder = os.environ.get("FEDDBN_RUNS_DATABASE_URI") or os.environ["TEMPORARY_FOLDER"]
@@ -106,8 +106,7 @@ def partial(message: str) -> str:
     logging.basicConfig(filename=folder / "site.log", format=said, encoding="utf-8", force=True)
     logging.captureWarnings(True)
     try:
-        opened = open_keeper if (folder / "feddbn_keeper.toml").is_file() else open_site
-        return b64encode(opened(folder).handle(_bytes(message))).decode()
+        return b64encode(open_site(folder).handle(_bytes(message))).decode()
     except Exception:
         logging.exception("this site cannot answer")
         raise SiteRefused("this site cannot answer; its owner reads why.", code="withheld") from None

@@ -13,7 +13,7 @@ import pandas as pd
 
 from feddbn.analysis.truth import Truth, truth_of_sites
 from feddbn.core.arrays import BoolArray, FloatArray
-from feddbn.core.backend.device import one_thread
+from feddbn.core.threads import one_thread
 from feddbn.data import SiteData, check_sites, read_sites
 from feddbn.data.layout import Layout
 from feddbn.errors import DataError, ParameterError

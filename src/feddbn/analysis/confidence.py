@@ -20,9 +20,9 @@ from joblib import Parallel, delayed
 from sklearn.base import clone
 
 from feddbn.core.arrays import BoolArray, FloatArray
-from feddbn.core.backend.device import one_thread
 from feddbn.core.constraints import EdgeConstraints
 from feddbn.core.statistics.moments import RESAMPLINGS, Moments
+from feddbn.core.threads import one_thread
 from feddbn.data.layout import Layout
 from feddbn.data.read import read_sites
 from feddbn.errors import ParameterError, ResidualsWarning
@@ -60,8 +60,6 @@ __all__ = [
     "confidence",
     "confidence_table",
     "curved_edges",
-    "edge_confidence",
-    "mark_confidence",
     "mark_table",
 ]
 
@@ -158,7 +156,7 @@ def confidence(
     Resampling cannot see a wrong assumption: what the memory of noise or a hidden cause feigns comes again in every
     replicate. So residuals near the fit on all data are looked at in one more sum (not those of marks, nor if the estimator
     has ``check_residuals=False`` or sites do not answer that): ``table.attrs["residuals"]`` has the numbers of
-    `results.remarks.ResidualSummary`, ``table.attrs["findings"]`` what contradicts the model (``"warnings"`` as text).
+    `results.remarks.ResidualSummary`, ``table.attrs["findings"]`` what contradicts the model.
 
     Examples
     --------
@@ -225,32 +223,6 @@ def confidence(
     return table
 
 
-def edge_confidence(
-    estimator: MomentsEstimator,
-    sites: Any = None,
-    n_replicates: int = 100,
-    block_length: int | str = "auto",
-    method: str = "bootstrap",
-    random_state: int = 0,
-    federation: Federation | None = None,
-    **how: Any,
-) -> pd.DataFrame:
-    """Return `confidence`; this name goes in the next version."""
-    _has_gone("edge_confidence")
-    how |= {"block_length": block_length, "method": method, "random_state": random_state}
-    return confidence(estimator, sites, n_replicates, federation=federation, **how)
-
-
-def mark_confidence(estimator: LatentDBN, data: Any, n_replicates: int = 100, **how: Any) -> pd.DataFrame:
-    """Return `confidence`; this name goes in the next version."""
-    _has_gone("mark_confidence")
-    return confidence(estimator, data, n_replicates, **how)
-
-
-def _has_gone(name: str) -> None:
-    warnings.warn(f"feddbn.{name} is feddbn.confidence now.", DeprecationWarning, stacklevel=3)
-
-
 def _check_estimator(estimator: object) -> None:
     if isinstance(estimator, type):
         raise ParameterError(f"estimator is the class {estimator.__name__}; write {estimator.__name__}().")
@@ -281,14 +253,14 @@ def _check_estimator(estimator: object) -> None:
 def _said(report: ResidualReport | None, full: DBN, warns: bool) -> dict[str, Any]:
     """What residuals say, as numbers and sentences; warn of what resampling repeats in every replicate."""
     if report is None:
-        return {"residuals": None, "findings": [], "warnings": []}
+        return {"residuals": None, "findings": []}
     summary = summarise(report, full.variables)
     found = not_looked_at(report) if summary is None else residual_findings(summary, len(full.A))
     found += hidden_findings(hidden_table(full, None, report.doubts), report.doubts, full.variables)
     for one in found:
         if one.level == "warning" and warns:
             warnings.warn(say(one), ResidualsWarning, stacklevel=3)
-    told = {"findings": [plain(one.to_dict()) for one in found], "warnings": [say(one) for one in found]}
+    told = {"findings": [plain(one.to_dict()) for one in found]}
     return {"residuals": None if summary is None else plain(asdict(summary)), **told}
 
 

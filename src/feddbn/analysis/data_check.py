@@ -17,11 +17,11 @@ import numpy as np
 
 from feddbn.core.arrays import BoolArray
 from feddbn.core.designs.cells import BoundedSite, MappedSite, site_profile
-from feddbn.core.designs.checks import ROWS_PER_COLUMN, rows_level
 from feddbn.core.statistics.diagnostics import slow_findings
 from feddbn.core.statistics.moments import Moments, correlations
 from feddbn.core.statistics.survey import FEWEST_SITES
 from feddbn.data import SiteData, check_sites
+from feddbn.data.checks import ROWS_PER_COLUMN, rows_level
 from feddbn.data.described import layouts
 from feddbn.data.layout import Layout
 from feddbn.data.read import held, readable_sites, reading_steps
@@ -41,7 +41,7 @@ from feddbn.methods.base import DBNEstimator, learned_from, unwarned
 from feddbn.methods.oneshot import OneShotDBN
 from feddbn.preflight import preflight
 from feddbn.results.identities import near_identities
-from feddbn.results.remarks import kinds_lose, loses_rows, made_up_findings
+from feddbn.results.remarks import kinds_lose, loses_rows
 
 __all__ = ["Look", "check", "check_data", "look_findings"]
 
@@ -72,7 +72,7 @@ def check(data: Any, n_lags: int | str = 1, *, layout: Layout | None = None, **c
     Examples
     --------
     >>> import feddbn
-    >>> data = feddbn.simulate(d=3, n_sites=2, n_samples=400, mess="offsets", random_state=0)
+    >>> data = feddbn.simulate(d=3, n_sites=2, n_samples=400, corruptions="offsets", random_state=0)
     >>> [(one.code, one.level) for one in feddbn.check(data.sites)]
     [('own-courses', 'note')]
     """
@@ -305,7 +305,6 @@ def look_findings(look: FirstLook, variables: Sequence[str], n_lags: int, n_site
         *_rows(survey, len(variables), n_lags, n_sites),
         *_empty(survey, len(variables)),
         *_columns(survey, variables),
-        *made_up_findings(survey, variables),
         *_cycles(survey),
         *_kinds(survey, variables, n_lags),
         *_scales(survey, variables, n_sites),

@@ -13,7 +13,6 @@ import numpy as np
 import pandas as pd
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.backend.device import one_thread
 from feddbn.core.constraints import topological_order
 from feddbn.core.statistics.evidence import (
     is_alarm,
@@ -24,6 +23,7 @@ from feddbn.core.statistics.evidence import (
     weight_evidence,
 )
 from feddbn.core.statistics.moments import Moments, as_of_rows, independent, safe_roots
+from feddbn.core.threads import one_thread
 from feddbn.data import check_sites, read_sites
 from feddbn.data.layout import Layout
 from feddbn.errors import DataError, FileError, Given, InputError, ParameterError

@@ -1,24 +1,39 @@
-"""What a study can find before there is one: the smallest effect, how often one is found, how many rows that takes."""
+"""What a study can find before there is one: the smallest effect, how often one is found, how many rows that takes.
+
+The effect is standardised: what one standard deviation of a cause, beside the other causes, does to its target, in standard
+deviations of the target's noise. It is b = r / sqrt(1 - r^2) with r the partial correlation, so asinh(b) is Fisher's z of r.
+In m rows left beside controls and levels, sqrt(m) z has a standard deviation of about 1. A method takes an edge where its
+estimate is above a *cut*::
+
+    sqrt(m) |z| > sqrt(constant + per_log_row log(n)) + sqrt(m) asinh(threshold)
+
+BIC has its price for the middle term, a method with a threshold the last one. The cut of Benjamini and Hochberg's rule
+depends on how many edges are found. So the network is stated: every variable has a past of its own, some pairs act at once,
+and a stated number of further edges have the effect that is asked about. The cut t and the number of discoveries D follow
+from each other, and the largest solution of both is taken, as the rule does::
+
+    t = threshold(fdr, tested, D)        D = 1 + sum over the other true edges of P(found | t) + false ones P(found | t)
+
+An edge is tested beside all columns before its target. What that leaves of its effect is measured in drawn networks. The
+order is taken to be known: that rows leave some directions undecided is not counted, and costs some points of power.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from math import isfinite, sqrt
+from math import asinh, exp, inf, isfinite, log, sqrt
 from typing import Any
 
 import numpy as np
+import scipy.linalg
+from scipy.optimize import brentq
+from scipy.special import ndtr
 
-from feddbn.core.statistics.power import (
-    EFFECTS,
-    POWER,
-    Linear,
-    Rule,
-    discovery_rule,
-    known_share,
-    priced_rule,
-    stable,
-    usual_network,
-)
+from feddbn.core.arrays import FloatArray
+from feddbn.core.constraints import causes_first
+from feddbn.core.statistics.discoveries import threshold
+from feddbn.core.statistics.missing import known_n, known_pairs
 from feddbn.errors import Given, ParameterError
 from feddbn.model.mechanisms import known
 from feddbn.privacy.noise_plan import SHARE_OF_ERROR
@@ -26,6 +41,274 @@ from feddbn.results.result import Result
 from feddbn.settings import nothing, number, whole, word
 
 __all__ = ["Power", "power"]
+
+POWER = 0.8
+LARGEST = 1.0
+"""A study that finds no effect of this size cannot tell: nearly half of a target's variance would have one cause."""
+EFFECTS = (0.1, 0.2, 0.3, 0.5)
+"""Effects that are told about."""
+_CONTROLS = 2
+"""Other causes of a target."""
+_MOST_ROWS = 1e12
+
+
+@dataclass(frozen=True)
+class Rule:
+    """When a method takes an edge.
+
+    Examples
+    --------
+    BIC at two log(n) an edge, with 1,000 rows:
+
+    >>> rule = Rule(per_log_row=2.0)
+    >>> round(rule.smallest(1000), 3), round(rule.power(0.15, 1000), 2), round(rule.rows(0.15))
+    (0.145, 0.84, 927)
+    """
+
+    constant: float = 0.0
+    per_log_row: float = 0.0
+    threshold: float = 0.0
+    controls: float = _CONTROLS
+
+    def power(self, effect: float, n: float) -> float:
+        """Return how often an effect of this size is found in n rows."""
+        root = sqrt(max(n - self.controls - 3.0, 0.0))
+        cut = sqrt(max(self.constant + self.per_log_row * log(max(n, 1.0)), 0.0))
+        return float(_found(effect, root, cut + root * asinh(self.threshold))) if root >= 1 else 0.0
+
+    def smallest(self, n: float, power: float = POWER) -> float:
+        """Return the smallest effect that is found with this power; inf if none up to `LARGEST` is."""
+        if self.power(LARGEST, n) < power:
+            return inf
+        if self.power(0.0, n) >= power:
+            return 0.0
+        return float(brentq(lambda effect: self.power(effect, n) - power, 0.0, LARGEST))
+
+    def rows(self, effect: float, power: float = POWER) -> float:
+        """Return with how many rows an effect is found with this power; inf if there is no such number."""
+        if not effect or self.power(effect, _MOST_ROWS) < power:
+            return inf
+        return exp(float(brentq(lambda at: self.power(effect, exp(at)) - power, 0.0, log(_MOST_ROWS))))
+
+
+def _found(effects: FloatArray | float, root: float, cut: float) -> FloatArray:
+    """How often estimates of these effects are above the cut."""
+    at = root * np.arcsinh(np.abs(effects))
+    return np.asarray(ndtr(at - cut) + ndtr(-at - cut))
+
+
+def priced_rule(criterion: str, d: int, n_lags: int, factor: float | None = None) -> Rule:
+    """Return the rule of BIC or EBIC with this multiplier of log(n).
+
+    EBIC also charges the log odds against an edge, where there are three lagged edges for every two variables.
+    """
+    if criterion == "bic":
+        return Rule(per_log_row=2.0 if factor is None else factor)
+    possible, used = (n_lags * d * d, 1.5 * d) if n_lags else (d * (d - 1) / 2, 0.5 * d)
+    return Rule(log(max((possible - used + 0.5) / (used + 0.5), 1.0)), 1.0 if factor is None else factor)
+
+
+@dataclass(frozen=True)
+class DiscoveryRule(Rule):
+    """When an edge is a discovery, in networks of which some are drawn.
+
+    Attributes
+    ----------
+    fdr, tested
+        Level, and how many edges are tested.
+    edges
+        How many edges have the effect that is asked about.
+    left
+        What tests leave of effects, over drawn edges.
+    others, networks
+        What tests leave of the effects of all other edges, over so many drawn networks.
+    """
+
+    fdr: float = 0.1
+    tested: int = 1
+    edges: int = 1
+    left: tuple[float, ...] = (1.0,)
+    others: tuple[float, ...] = ()
+    networks: int = 1
+
+    def power(self, effect: float, n: float) -> float:
+        """Return how often an effect of this size is found in n rows, where so many others have the same."""
+        rows = n - 1.0 - self.controls
+        if rows < 1:
+            return 0.0
+        root, mine, others = sqrt(rows), abs(effect) * np.array(self.left), np.array(self.others)
+        none = max(self.tested - self.edges - len(others) / self.networks, 0.0)
+        found, cut = float(self.tested), 0.0
+        for _ in range(_STEPS):
+            # An edge that is found is itself one of the discoveries.
+            cut = root * asinh(threshold(self.fdr, self.tested, found, rows) / root)
+            false, strong = none * float(_found(0.0, root, cut)), _found(others, root, cut).sum()
+            now = 1 + (self.edges - 1) * _found(mine, root, cut).mean() + strong / self.networks + false
+            if abs(now - found) < 1e-6:
+                break
+            found = float(min(now, found))
+        return float(_found(mine, root, cut).mean())
+
+
+_STEPS = 200
+
+
+def discovery_rule(
+    fdr: float,
+    network: Callable[[np.random.Generator], Linear],
+    edges: int,
+    rng: np.random.Generator,
+) -> DiscoveryRule:
+    """Return the rule of discoveries at this level where `edges` edges are added to such networks."""
+    kept: list[float] = []
+    others: list[float] = []
+    q = d = 1
+    for _ in range(_NETWORKS):
+        whole, new, S = stable(network, rng, np.full(edges, 0.2))
+        C = whole.weights
+        q, d = C.shape
+        order = causes_first(range(d), C[:d] != 0)
+        for m, j in np.argwhere(C).tolist():
+            if m >= d or q == d:
+                tested = _tested_effect(S, m, j, order)
+                if (m, j) in new:
+                    kept.append(tested / _effect(S, m, j, np.flatnonzero(C[:, j]).tolist()))
+                else:
+                    others.append(tested)
+    tests = (q - d) * d if q > d else d * (d - 1) // 2
+    columns = q - d + (d - 1) / 2
+    return DiscoveryRule(
+        controls=columns,
+        fdr=fdr,
+        tested=tests,
+        edges=edges,
+        left=tuple(kept),
+        others=tuple(others),
+        networks=_NETWORKS,
+    )
+
+
+_NETWORKS = 25
+
+
+def _effect(S: FloatArray, m: int, j: int, beside: list[int]) -> float:
+    """The standardised effect of column m on column j beside others, where rows have covariance S."""
+    columns = [j, m, *(k for k in beside if k not in (m, j))]
+    K = np.linalg.inv(S[np.ix_(columns, columns)])
+    return float(abs(K[0, 1]) / sqrt(K[0, 0] * K[1, 1] - K[0, 1] ** 2))
+
+
+def _tested_effect(S: FloatArray, m: int, j: int, order: list[int]) -> float:
+    """The same beside all columns before the later one of both."""
+    d = len(order)
+    last = max(order.index(k) for k in (m, j) if k < d)
+    return _effect(S, m, j, [*range(d, len(S)), *order[:last]])
+
+
+@dataclass(frozen=True)
+class Linear:
+    """A network: weights ((p+1) d, d) of the stack [W; A_1; ...] and (d,) variances of noise."""
+
+    weights: FloatArray
+    variances: FloatArray
+
+    def covariance(self) -> FloatArray:
+        """((p+1) d, (p+1) d) of lagged rows in the long run; ValueError if it is not stable."""
+        q, d = self.weights.shape
+        now = np.linalg.inv(np.eye(d) - self.weights[:d])
+        innovation = (now.T * self.variances) @ now
+        F, Q = np.zeros((q, q)), np.zeros((q, q))
+        # Row l d + i of the stack acts on the present: the transpose of what a column of states needs.
+        F[:d, : q - d] = (self.weights[d:] @ now).T
+        F[d:, : q - d] = np.eye(q - d)
+        Q[:d, :d] = innovation
+        if q > d and np.abs(np.linalg.eigvals(F)).max() > _STABLE:
+            raise ValueError("this network is not stable")
+        return np.asarray(scipy.linalg.solve_discrete_lyapunov(F, Q))
+
+
+_STABLE = 0.99
+
+
+def usual_network(d: int, n_lags: int, rng: np.random.Generator) -> Linear:
+    """Draw a network in which every variable has a past of .2 to .6, and one in two a cause of .3 to .5 at once.
+
+    Noise variances differ, as units do.
+    """
+    C = np.zeros(((n_lags + 1) * d, d))
+    place = rng.permutation(d)
+    size = rng.uniform(0.3, 0.5, (d, d)) * rng.choice([-1.0, 1.0], (d, d))
+    present = (rng.random((d, d)) < 1 / max(d - 1, 1)) & (place[:, None] < place[None, :])
+    C[:d][present] = size[present]
+    if n_lags:
+        C[d : 2 * d][np.diag_indices(d)] = rng.uniform(0.2, 0.6, d)
+    sd = np.exp(rng.normal(scale=0.5, size=d))
+    return Linear(C * sd / np.tile(sd, n_lags + 1)[:, None], sd**2)
+
+
+def planted(
+    network: Linear, effects: FloatArray, rng: np.random.Generator
+) -> tuple[Linear, list[tuple[int, int]], FloatArray]:
+    """Add edges of these effects, each to a target of its own; return the network, the edges and the covariance.
+
+    Edges are lagged where there are lags. ValueError if the network is not stable.
+    """
+    C, v = network.weights.copy(), network.variances
+    q, d = C.shape
+    place = np.argsort(causes_first(range(d), C[:d] != 0))
+    edges: list[tuple[int, int]] = []
+    for j in rng.permutation(d).tolist():
+        open_to_it = (C[:, j] == 0) & (np.arange(q) % d != j)
+        open_to_it[:d] &= (q == d) & (place < place[j])
+        free = np.flatnonzero(open_to_it)
+        if len(free) and len(edges) < len(effects):
+            edges.append((int(rng.choice(free)), j))
+    signs = rng.choice([-1.0, 1.0], len(edges))
+    S = Linear(C, v).covariance()
+    for _ in range(_PLANTINGS):
+        for (m, j), b, sign in zip(edges, effects, signs, strict=False):
+            P = np.setdiff1d(np.flatnonzero(C[:, j]), [m])
+            left = S[m, m] - S[m, P] @ np.linalg.solve(S[np.ix_(P, P)], S[P, m])
+            C[m, j] = sign * b * sqrt(v[j] / left)
+        S = Linear(C, v).covariance()
+    return Linear(C, v), edges, S
+
+
+def stable(
+    network: Callable[[np.random.Generator], Linear],
+    rng: np.random.Generator,
+    effects: FloatArray | None = None,
+) -> tuple[Linear, list[tuple[int, int]], FloatArray]:
+    """Draw until a network with these edges is stable; see `planted`.
+
+    Effects become smaller with every try, so that a pilot which is nearly unstable has some, too.
+    """
+    for k in range(_TRIES):
+        one = network(rng)
+        here = np.zeros(0) if effects is None else 0.95**k * effects
+        try:
+            return planted(one, here, rng)
+        except ValueError:
+            continue
+    raise ParameterError(
+        "the network is not stable: with further edges it grows without end.", code="not-stable"
+    )
+
+
+_TRIES = 50
+_PLANTINGS = 8
+"""How often weights are set again: planted edges change the variances that effects are standardised by."""
+
+
+def known_share(S: FloatArray, missing: float, rng: np.random.Generator) -> float:
+    """Return what a row is worth of which this share of the cells is missing, where rows have this covariance."""
+    if not missing:
+        return 1.0
+    rows = np.where(rng.random((_PATTERNS, len(S))) < missing, np.nan, 0.0)
+    return known_n(known_pairs(rows, S)) / _PATTERNS
+
+
+_PATTERNS = 400
 
 
 @dataclass(frozen=True)
@@ -44,7 +327,7 @@ class Power:
     edges
         How many edges are taken to have the effect that is asked about; it matters for `fdr`.
     rule
-        When the method takes an edge (`feddbn.core.statistics.power.Rule`).
+        When the method takes an edge (`feddbn.analysis.power.Rule`).
 
     Examples
     --------

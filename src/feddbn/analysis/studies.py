@@ -81,7 +81,7 @@ def _register_for_studies(method: Method) -> None:
     def told(parameters: Mapping[str, Any], federation: Federation, fitted: Any) -> StudyResult:
         fitted._tell(*getattr(federation, "findings", ()))
         if (
-            method.has("on_disagreement")
+            method.has("prepare.on_disagreement")
             and not _is_said("prepare.on_disagreement", parameters)
             and len(federation.sites) >= FEWEST_SITES
         ):
@@ -143,7 +143,7 @@ def _register_for_studies(method: Method) -> None:
             level=how.level,
         )
         edges = [plain(row) for row in table.to_dict("records")]
-        told = {key: table.attrs[key] for key in ("residuals", "findings", "warnings")}
+        told = {key: table.attrs[key] for key in ("residuals", "findings")}
         told["findings"] = [*_left_out(federation), *told["findings"]]
         about = {"method": method.name, "variables": list(federation.variables), "how": how.model_dump()}
         return StudyResult({}, {**about, "edges": edges, **told})
@@ -183,7 +183,7 @@ def _register_for_studies(method: Method) -> None:
         return StudyResult({}, {"method": method.name, "variables": names, "findings": findings})
 
     ways = {"compare": Way(compare, _check_compare)}
-    if method.name not in ("changing", "mixed") and method.has("missing"):
+    if method.name not in ("changing", "mixed") and method.has("prepare.missing"):
         ways["check"] = Way(look, lambda study: check(study.parameters))
     if method.resamples:
         ways["confidence"] = Way(resample, check_confidence)
@@ -220,7 +220,6 @@ def _methods(study: Study) -> list[Method]:
 _NOT_JUDGED = {
     "features": "linear",
     "different_variables": False,
-    "site_lags": None,
     "n_clusters": 1,
     "participation": 1,
 }

@@ -57,14 +57,12 @@ def simulate(
     ] = 1,
     w_range: Annotated[tuple[float, float], typer.Option(help="Smallest and largest weight.")] = (0.3, 0.5),
     decay: Annotated[float, typer.Option(help="Weights at lag l are divided by decay**(l-1).")] = 1.5,
-    graph: Annotated[str, typer.Option(help="erdos-renyi or scale-free.")] = "erdos-renyi",
     heterogeneity: Annotated[
         str, typer.Option(help="Share of edges that differ between sites, or independent.")
     ] = "0",
     n_clusters: Annotated[
         int | None, typer.Option(help="Number of groups of sites; each group has its own network.")
     ] = None,
-    connectivity: Annotated[str | None, typer.Option(help="low, high or mixed, as in the paper.")] = None,
     noise: Annotated[
         str, typer.Option(help="gaussian, exponential, gumbel, laplace or uniform.")
     ] = "gaussian",
@@ -91,19 +89,10 @@ def simulate(
             metavar="VARIABLE=KIND",
         ),
     ] = None,
-    system: Annotated[
-        str | None,
-        typer.Option(
-            help="lorenz96 or lotka-volterra: a known system of differential equations instead of a random network."
-        ),
-    ] = None,
-    forcing: Annotated[float | None, typer.Option(help="With --system lorenz96: the forcing F [10].")] = None,
-    dt: Annotated[
-        float | None, typer.Option(help="With --system: time between rows [0.1 or, lotka-volterra, 0.25].")
-    ] = None,
-    mess: Annotated[
+    corruptions: Annotated[
         list[str] | None,
         typer.Option(
+            "--corruption",
             help="Data problems to add at the sites: a name such as offsets, or name=strength such as spikes=0.02; repeat "
             "for more. An unknown name prints all names.",
             metavar="NAME[=STRENGTH]",
@@ -119,22 +108,12 @@ def simulate(
     """
     from feddbn.analysis.truth import write_truth
     from feddbn.sim.simulation import simulate as draw
-    from feddbn.sim.simulation import simulate_system
 
-    sources = {name: context.get_parameter_source(name) for name in context.params}
-    given = [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
-    _refuse_other_options(given, system)
-    if system is not None:
-        asked: dict[str, Any] = {"F": forcing, "dt": dt}
-        asked |= {"noise": noise_scale} if "noise_scale" in given else {}
-        options = {name: value for name, value in asked.items() if value is not None}
-        federation = simulate_system(system, d, n_sites, n_samples, random_state=seed, **options)
-    else:
-        # Options have the names of its arguments; those that are text here become what it takes.
-        asked = {name: value for name, value in context.params.items() if name not in _OF_FILES}
-        asked |= {"heterogeneity": _share(heterogeneity), "site_sizes": _sizes(site_sizes)}
-        asked |= {"mess": _messes(mess), "kinds": _kinds_or_turns(kinds)}
-        federation = draw(random_state=seed, **asked)
+    # Options have the names of its arguments; those that are text here become what it takes.
+    asked = {name: value for name, value in context.params.items() if name not in _OF_FILES}
+    asked |= {"heterogeneity": _share(heterogeneity), "site_sizes": _sizes(site_sizes)}
+    asked |= {"corruptions": _strengths(corruptions), "kinds": _kinds_or_turns(kinds)}
+    federation = draw(random_state=seed, **asked)
     files = write_sites(federation, out, file_format)
     truth = write_truth(federation, out / "truth.json")
     variables = next(iter(federation.truths.values())).variables
@@ -166,27 +145,7 @@ def write_sites(federation: SimulatedFederation, directory: Path, kind: FileForm
     return files
 
 
-_OF_BOTH = frozenset({"out", "d", "n_sites", "n_samples", "noise_scale", "seed", "file_format", "as_json"})
-_OF_FILES = frozenset({"out", "seed", "file_format", "as_json", "system", "forcing", "dt"})
-_OF_SYSTEMS = {
-    "lorenz96": frozenset({"system", "forcing", "dt"}),
-    "lotka-volterra": frozenset({"system", "dt"}),
-}
-
-
-def _refuse_other_options(given: list[str], system: str | None) -> None:
-    """An option that would do nothing is refused, not left out in silence."""
-    if system is not None and system not in _OF_SYSTEMS:
-        raise ParameterError(f"system must be one of {', '.join(_OF_SYSTEMS)}, got {system!r}.")
-    for name in given:
-        owners = [owner for owner, names in _OF_SYSTEMS.items() if name in names]
-        if name in _OF_BOTH or (system in owners if system is not None else not owners):
-            continue
-        option, belongs = "--" + name.replace("_", "-"), f"--system {' or '.join(owners)}"
-        raise ParameterError(
-            f"{option} belongs to {belongs if owners else 'random networks'} and has no effect "
-            f"{'here' if system is None else f'with --system {system}'}; leave it out."
-        )
+_OF_FILES = frozenset({"out", "seed", "file_format", "as_json"})
 
 
 def _share(text: str) -> float | str:
@@ -196,16 +155,17 @@ def _share(text: str) -> float | str:
         return text
 
 
-def _messes(texts: list[str] | None) -> dict[str, float | None] | None:
+def _strengths(texts: list[str] | None) -> dict[str, float | None] | None:
     strengths: dict[str, float | None] = {}
     for text in texts or []:
         name, _, strength = text.partition("=")
         try:
-            strengths[name.strip()] = float(strength) if "=" in text else None
+            number = float(strength) if "=" in text else None
         except ValueError:
             raise ParameterError(
-                f"mess={text!r} must be a name or name=number, such as spikes=0.02."
+                f"corruption={text!r} must be a name or name=number, such as spikes=0.02."
             ) from None
+        strengths[name.strip()] = int(number) if number is not None and number.is_integer() else number
     return strengths or None
 
 
@@ -267,20 +227,13 @@ def read_findings(path: Path) -> Findings:
 
 
 def findings_of(values: Any, where: str) -> Findings:
-    """Return findings from plain values, also as version 0.2 wrote them; refuse what are none."""
+    """Return findings from plain values; refuse what are none."""
     try:
-        return Findings(Finding.from_dict(_coded(one) if "sentence" in one else one) for one in values)
+        return Findings(map(Finding.from_dict, values))
     except (TypeError, KeyError, ValueError, AttributeError):
         raise FileError(
             f"{where} holds no findings; a study with goal = 'check' writes them to findings.json."
         ) from None
-
-
-def _coded(old: dict[str, Any]) -> dict[str, Any]:
-    """A finding of version 0.2, which had a sentence and no code that has words now."""
-    where = {name: old[name] for name in ("site", "recording") if old.get(name) is not None}
-    values = {"text": str(old["sentence"]), "cure": f"Cure: {old['cure']}." if old["cure"] else "", **where}
-    return {"code": "text", "level": old["severity"], "values": values, "about": old["columns"]}
 
 
 def print_findings(findings: Sequence[Finding], audience: Audience = "cli") -> None:

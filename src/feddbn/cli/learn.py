@@ -170,7 +170,7 @@ def update(
     layout = read.for_rows_of(stored.dbn.variables)
     with progress(method) as (watch, _), warnings.catch_warnings():
         warnings.simplefilter("ignore", ResultWarning)
-        estimator = make_estimator(method, stored.parameters, stored=True)
+        estimator = make_estimator(method, stored.parameters)
         if not hasattr(estimator, "take_up"):
             raise ParameterError(
                 f"RESULT {str(result)!r} comes from {stored.method}, which cannot be updated."
@@ -524,8 +524,8 @@ def power(
     An effect is what one standard deviation of a cause, beside the other causes, does to its target, in standard deviations
     of the target's noise. --pilot takes the number of variables and lags from a result.
     """
+    from feddbn.analysis.power import EFFECTS
     from feddbn.analysis.power import power as planned
-    from feddbn.core.statistics.power import EFFECTS
     from feddbn.results.result import Result
 
     found = planned(

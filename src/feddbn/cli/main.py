@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import import_module
 from itertools import pairwise
-from pathlib import PurePath
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -31,7 +30,6 @@ from feddbn.errors import (
     FeddbnError,
     Given,
     NotEnoughSites,
-    OldNameWarning,
     PrivacyError,
     SiteRefused,
     missing_extra,
@@ -40,7 +38,7 @@ from feddbn.words import told
 
 __all__ = ["COMMANDS", "app", "main"]
 
-_LEARN, _DEPLOY, _RESEARCH = "Learn and use", "Federations across machines", "Research"
+_LEARN, _DEPLOY = "Learn and use", "Federations across machines"
 
 
 @dataclass(frozen=True)
@@ -85,57 +83,12 @@ COMMANDS = {
     "effects": Entry("use", "effects", "Show how a change of one variable affects others.", _LEARN),
     "export": Entry("use", "export", "Write a network for other programs.", _LEARN),
     "federation": Entry("federation", "federation_app", "Set up a federation of sites.", _DEPLOY),
-    "start": Entry("federation", "start", "Run a server or a site from its kit (its folder).", _DEPLOY),
-    "console": Entry("federation", "console", "Approve or run studies in a browser.", _DEPLOY),
+    "start": Entry("federation", "start", "Answer what comes into a site's shared folder.", _DEPLOY),
+    "console": Entry("federation", "console", "Approve studies in a browser.", _DEPLOY),
     "site": Entry("site", "site_app", "Approve studies at a site, and see what left it.", _DEPLOY),
-    "keeper": Entry("keeper", "keeper_app", "Open sums over sites as one of two keepers.", _DEPLOY),
-    "study": Entry("study", "study_app", "Send a study, watch it and fetch its result.", _DEPLOY),
+    "study": Entry("study", "study_app", "Send a study to its sites by files, step by step.", _DEPLOY),
     "show": Entry("show", "show", "Explain what a feddbn file contains.", _DEPLOY),
-    "attack": Entry("research", "attack", "Show what unmasked messages reveal to a server.", _RESEARCH),
-    "reproduce": Entry("research", "reproduce", "Reproduce the paper's tables and figures.", _RESEARCH),
 }
-
-OLD_NAMES: dict[tuple[str, ...], tuple[str, ...]] = {
-    **{(name,): ("study", name) for name in ("submit", "status", "stop", "resume", "results")},
-    ("lead", "console"): ("console",),
-    ("site", "console"): ("console",),
-    ("site", "start"): ("start",),
-    ("server", "start"): ("start",),
-    ("site", "approvals"): ("site", "studies", "--only", "approved"),
-    ("site", "waiting"): ("site", "studies", "--only", "waiting"),
-    ("site", "revoke"): ("site", "refuse"),
-    ("site", "adopt"): ("site", "verify", "--adopt"),
-    ("audit", "show"): ("site", "log"),
-    ("audit", "verify"): ("site", "verify"),
-    ("audit", "heads"): ("site", "verify"),
-    ("audit", "attack"): ("attack",),
-}
-"""Commands of version 0.2 -> what they are called now; the old names go in the next version."""
-
-
-OLD_OPTIONS = {"--lags": "--n-lags", "--sep": "--separator"}
-"""Other names of options, of earlier versions or of other programs -> what they are called here."""
-
-
-def renamed(args: list[str]) -> list[str]:
-    """Return a line with the names that commands and options have now, and say so if a command had an old one."""
-    end = args.index("--") if "--" in args else len(args)
-    for k, word in enumerate(args[:end]):
-        option, sign, value = word.partition("=")
-        args = [*args[:k], OLD_OPTIONS.get(option, option) + sign + value, *args[k + 1 :]]
-    old = next((name for name in OLD_NAMES if tuple(args[: len(name)]) == name), None)
-    if old is None:
-        return args
-    new, rest = OLD_NAMES[old], args[len(old) :]
-    remark(
-        f"note: `feddbn {' '.join(old)}` is now `feddbn {' '.join(new)}`; the next version drops the old name."
-    )
-    if old == ("audit", "heads"):
-        rest = ["--heads" if word == "--compare" else word for word in rest]
-    if old == ("site", "adopt") and rest[:1] == ["--settings"]:
-        # A kit holds its settings one folder below.
-        rest = ["--kit", str(PurePath(*rest[1:2]).parent.parent), *rest[2:]]
-    return [*new, *rest]
 
 
 class CommandGroup(TyperGroup):
@@ -152,7 +105,7 @@ class CommandGroup(TyperGroup):
         """Accept ``--debug`` anywhere before a bare ``--``."""
         end = args.index("--") if "--" in args else len(args)
         first = ["--debug"] if "--debug" in args[:end] else []
-        ctx.meta[LINE] = line = renamed([*(a for a in args[:end] if a != "--debug"), *args[end:]])
+        ctx.meta[LINE] = line = [*(a for a in args[:end] if a != "--debug"), *args[end:]]
         try:
             return super().parse_args(ctx, [*first, *line])
         except Exception as error:
@@ -173,7 +126,6 @@ class CommandGroup(TyperGroup):
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("default", UserWarning)
-                warnings.simplefilter("default", OldNameWarning)
                 warnings.showwarning = lambda message, *_, **__: remark(f"note: {message}")
                 return super().invoke(ctx)
         except KeyboardInterrupt:

@@ -80,7 +80,7 @@ demo: quickstart.md
 simulate: simulating.md
   $ feddbn simulate -o data
   $ feddbn simulate -o data -d 5 --n-sites 4 --n-samples 400
-  $ feddbn simulate -o messy --mess offsets --mess missing=0.3
+  $ feddbn simulate -o corrupt --corruption offsets --corruption missing=0.3
   $ feddbn simulate -o mixed --kinds continuous,binary,count
 check: preparing-data.md
   $ feddbn check data                       # one file per site
@@ -131,48 +131,33 @@ export: schema.md#other-forms
   $ feddbn export result.json -o network.graphml
   $ feddbn export result.json -o edges.csv
   $ feddbn export result.json -o arrays.npz --format tigramite
-study: deployment.md#5-run-a-study
-  $ feddbn study submit study.toml --kit lead@example.org --wait --out result
-study plan: deployment.md#5-run-a-study
-  $ feddbn study plan study.toml --kit lead@example.org
-  $ feddbn study plan study.toml --json   # without asking sites
-study submit: deployment.md#5-run-a-study
-  $ feddbn study submit study.toml --kit lead@example.org --wait --out result
-  $ FEDDBN_KIT=lead@example.org feddbn study submit study.toml --run one
-study status: deployment.md#5-run-a-study
+study: deployment.md#4-run-a-study
+  $ feddbn study step sepsis --kit lead@example.org --wait
+study plan: deployment.md#4-run-a-study
+  $ feddbn study plan study.toml
+  $ feddbn study plan study.toml --after look --kit lead@example.org
+study status: deployment.md#4-run-a-study
   $ feddbn study status --kit lead@example.org
   $ feddbn study status first-run --kit lead@example.org --json
 study step: files.md
   $ feddbn study step sepsis --kit lead@example.org   # sepsis/study.toml
   $ feddbn study step sepsis --kit lead@example.org --wait
-study stop: deployment.md#5-run-a-study
-  $ feddbn study stop first-run --kit lead@example.org
-study resume: deployment.md#when-something-fails
-  $ feddbn study resume first-run --kit lead@example.org
-study results: deployment.md#5-run-a-study
-  $ feddbn study results first-run --kit lead@example.org --out result
-site: deployment.md#4-start-each-site
+site: deployment.md#3-prepare-each-site
   $ feddbn site check --kit north
   $ feddbn site approve study.toml --kit north
-site check: deployment.md#4-start-each-site
+site check: deployment.md#3-prepare-each-site
   $ feddbn site check --kit north
   $ feddbn site check --kit north --study study.toml
-site studies: deployment.md#5-run-a-study
+site studies: deployment.md#4-run-a-study
   $ feddbn site studies --kit north
   $ feddbn site studies --kit north --only waiting --json
-site approve: deployment.md#5-run-a-study
+site approve: deployment.md#4-run-a-study
   $ feddbn site approve study.toml --kit north
   $ feddbn site approve study.toml --kit north --runs 3 --days 90 --yes
 site answer: files.md
   $ feddbn site answer sepsis-north-001-question.feddbn --kit north
   $ feddbn site answer sepsis-north-001-question.feddbn --kit north -o out
-keeper: keepers.md
-  $ feddbn keeper show --kit keeper-a
-keeper answer: keepers.md#commands
-  $ feddbn keeper answer sepsis-keeper-a-001-question.feddbn --kit keeper-a
-keeper show: keepers.md#commands
-  $ feddbn keeper show --kit keeper-a
-site refuse: deployment.md#5-run-a-study
+site refuse: deployment.md#4-run-a-study
   $ feddbn site refuse sepsis --kit north
 site log: deployment.md#what-leaves-a-site
   $ feddbn site log --kit north
@@ -180,42 +165,29 @@ site log: deployment.md#what-leaves-a-site
   $ feddbn site log --kit north --out logs   # as JSON lines
 site verify: deployment.md#logs-that-convince-a-second-person
   $ feddbn site verify --kit north
-  $ feddbn site verify --kit south --out south.json
-  $ feddbn site verify --kit north --heads south.json
-  $ feddbn site verify north/state --peers north/local/peers.toml
+  $ feddbn site verify --kit north --last 5f2c...
+  $ feddbn site verify north/state --peers north/peers.toml
 federation: deployment.md
   $ feddbn federation try                    # all of it on this machine
-  $ feddbn federation init federation --server host --site a --site b --site c
+  $ feddbn federation init federation --site a --site b --site c
 federation init: deployment.md
-  $ feddbn federation init federation --server host --site a --site b --site c
-  $ feddbn federation init federation --server host --site a --port 9002
-  $ feddbn federation init federation --engine files --site a --site b
-  $ feddbn federation init fed --engine files --site a --keeper k --keeper l
+  $ feddbn federation init federation --site a --site b --site c
+  $ feddbn federation init fed --site a --lead me@example.org
 federation add: deployment.md
-  $ feddbn federation add federation --site east
-  $ feddbn federation add federation --site east --site far --site north-west
-federation admit: deployment.md
-  $ feddbn federation admit sites-4.json --kit north
-  $ feddbn federation admit sites-4.json --kit north --yes
+  $ feddbn federation add more --site east --kit lead@example.org
+site admit: deployment.md
+  $ feddbn site admit east 41f0... --kit north
 federation try: deployment.md
   $ feddbn federation try                    # opens the report, deletes all
   $ feddbn federation try --no-open --keep kept
-start: deployment.md#3-start-the-server
-  $ feddbn start --kit server.example.org
+start: files.md
   $ feddbn start --kit north
 console: console.md
-  $ feddbn console --kit north             # the owner of a site's data
-  $ feddbn console --kit lead@example.org  # the lead of studies
+  $ feddbn console --kit north
 show: files.md#what-is-in-a-file
   $ feddbn show sepsis-north-001-question.feddbn --kit north
   $ feddbn show study.toml
   $ feddbn show result.json
-attack: privacy-details.md#1-the-attack
-  $ feddbn attack                      # simulated sites
-  $ feddbn attack data
-reproduce: reproduction/README.md
-  $ feddbn reproduce --list
-  $ feddbn reproduce all --quick --out rows
 """
 PAGES = _read(_TEXT)
 """Command -> the end of its help."""

@@ -45,7 +45,7 @@ LINE = "feddbn.line"
 
 
 def parse_kinds(texts: Iterable[str] | None) -> dict[str, Any] | None:
-    """Return what the options say as `feddbn.core.kinds.read_kinds` takes it; None if there are none."""
+    """Return what the options say as `feddbn.data.kinds.read_kinds` takes it; None if there are none."""
     found: dict[str, Any] = {}
     for text in texts or ():
         name, sign, value = text.partition("=")
@@ -310,7 +310,7 @@ def reads_data(*fields: str) -> Callable[[Callable[..., None]], Callable[..., No
             flag, help=about, rich_help_panel="Columns of the data", show_default=False, **shown
         )
         default = False if kind is bool else None
-        annotation: Any = Annotated.__class_getitem__((kind, option))  # type: ignore[attr-defined]
+        annotation: Any = Annotated[kind, option]
         options.append(
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
         )

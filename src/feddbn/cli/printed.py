@@ -116,7 +116,7 @@ def _print_edges(result: Result) -> None:
     from feddbn.results.text import left_out_words, likely_edges, sign_words
 
     edges = likely_edges(result)
-    # Old results know one probability for an edge and its direction together.
+    # Where links and directions have no probabilities of their own, an edge may have one for both together.
     certain = [("presence", "link"), ("direction", "direction")]
     if all(edge.get("presence") is None for edge in edges):
         certain = [("probability", "probability")] if any("probability" in edge for edge in edges) else []

@@ -17,7 +17,7 @@ from feddbn.words import card
 
 if TYPE_CHECKING:
     from feddbn.findings import Finding
-    from feddbn.runtime.engines.files.signed import SignedFile
+    from feddbn.runtime.files.signed import SignedFile
     from feddbn.runtime.settings import SiteSettings
 
 __all__ = ["show"]
@@ -53,7 +53,7 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Explain a feddbn file: what a question asks, what an answer holds, who signed it."""
-    from feddbn.runtime.engines.files.signed import is_signed_file, read_plain
+    from feddbn.runtime.files.signed import is_signed_file, read_plain
 
     content = read_plain(file)
     if page is not None:
@@ -92,8 +92,8 @@ def _write_page(file: Path, kit: Path | None, page: Path) -> None:
 
 def _signed(content: bytes, source: str, kit: Path | None) -> list[Finding]:
     from feddbn.federation.protocol.study import study_from_json
-    from feddbn.runtime.engines.files.about import about_file
-    from feddbn.runtime.engines.files.signed import read_signed
+    from feddbn.runtime.files.about import about_file
+    from feddbn.runtime.files.signed import read_signed
     from feddbn.runtime.settings import load_programs
     from feddbn.runtime.site.page import about_study
 
@@ -109,11 +109,12 @@ def _signed(content: bytes, source: str, kit: Path | None) -> list[Finding]:
 
 def _checked(file: SignedFile, source: str, kit: Path) -> SiteSettings | None:
     """Check a signature with the keys of a kit; return the settings of the site whose kit it is."""
-    from feddbn.runtime.engines.files.kit import MARK, FilesKit, open_kit
-    from feddbn.runtime.engines.files.site import FileSite
+    from feddbn.runtime.files.kit import MARK, FilesKit, open_kit
+    from feddbn.runtime.files.site import FileSite
     from feddbn.runtime.settings import read_site_settings
+    from feddbn.runtime.site.kit_files import SITE_SETTINGS
 
-    is_site = (kit / "feddbn_site.toml").exists() and (kit / MARK).exists()
+    is_site = (kit / SITE_SETTINGS).exists() and (kit / MARK).exists()
     opened: FilesKit = open_kit(kit, "site" if is_site else "lead")
     if file.direction == "question":
         file.check_signature(opened.lead_key, source, f"the lead {opened.settings.lead!r}")
@@ -127,7 +128,7 @@ def _checked(file: SignedFile, source: str, kit: Path) -> SiteSettings | None:
         return None
     if file.direction == "question":
         FileSite(kit).check_study(file, source)
-    return read_site_settings(kit / "feddbn_site.toml")
+    return read_site_settings(kit / SITE_SETTINGS)
 
 
 def _settings(content: bytes, path: Path, kit: Path | None) -> list[Finding]:
@@ -143,12 +144,11 @@ def _settings(content: bytes, path: Path, kit: Path | None) -> list[Finding]:
         values = tomllib.loads(text)
     if {"method", "variables", "sites"} <= values.keys():
         from feddbn.cli.study import read_study
-        from feddbn.runtime.engines.interface import engine_of
+        from feddbn.runtime.site.kit_files import SITE_SETTINGS
 
-        place = None if kit is None else engine_of(kit).site_settings(kit)
-        is_site = place is not None and place.exists()
+        place = None if kit is None else kit / SITE_SETTINGS
         return about_study(
-            read_study(path), read_site_settings(place) if is_site and place is not None else None
+            read_study(path), None if place is None or not place.exists() else read_site_settings(place)
         )
     if {"name", "data", "state"} <= values.keys():
         return check_settings(path)
@@ -162,8 +162,8 @@ def _settings(content: bytes, path: Path, kit: Path | None) -> list[Finding]:
 
 def _binary(content: bytes, source: str, as_json: bool) -> None:
     """Show a study's result as the server wrote it."""
-    from feddbn.core.encoding import decode
     from feddbn.errors import ProtocolError
+    from feddbn.federation.protocol.encoding import decode
     from feddbn.federation.protocol.study import StudyResult
     from feddbn.results.result import Result
 
@@ -190,7 +190,7 @@ def _json(path: Path, as_json: bool) -> None:
     """Show a result, the outcome of a run, or a table of findings."""
     from feddbn.cli.printed import print_result
     from feddbn.results.result import Result
-    from feddbn.runtime.engines.interface import run_state
+    from feddbn.runtime.server.results import run_state
     from feddbn.words import say as words
 
     with reading(f"the file {path}", "JSON"):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -20,11 +19,9 @@ from feddbn.words import say as sentence_of
 
 if TYPE_CHECKING:
     from feddbn.console.site_facts import SiteFacts
-    from feddbn.privacy.audit import Head
-    from feddbn.runtime.engines.files.site import FileEnd
     from feddbn.runtime.site.owner import Owner
 
-__all__ = ["answer_file", "approve", "facts_of", "read_log", "site_app"]
+__all__ = ["approve", "facts_of", "read_log", "site_app"]
 
 site_app = typer.Typer(help="Approve studies at a site, and see what left it.", no_args_is_help=True)
 Kit = Annotated[
@@ -58,7 +55,7 @@ def check(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Check data, policy, certificates, clock and the connection to the server; nothing leaves the site."""
+    """Check settings, data, policy, keys and budget; nothing leaves the site."""
     from feddbn.cli.study import read_study
 
     findings = facts_of(kit).findings(None if study is None else read_study(study))
@@ -188,17 +185,11 @@ def answer(
     The same question again gives the same answer. If this site refuses, the answer says why. The question can be answered
     again when the reason is gone.
     """
-    from feddbn.runtime.engines.files.site import FileSite
+    from feddbn.runtime.files.about import about_file, refusals
+    from feddbn.runtime.files.signed import put_file, read_plain, read_signed
+    from feddbn.runtime.files.site import FileSite, answer_name
 
-    answer_file(FileSite(kit), question, out, as_json)
-
-
-def answer_file(end: FileEnd, question: Path, out: Path | None, as_json: bool) -> None:
-    """Write a site's or a keeper's answer to a question, and say what it holds."""
-    from feddbn.runtime.engines.files.about import about_file, refusals
-    from feddbn.runtime.engines.files.signed import put_file, read_plain, read_signed
-    from feddbn.runtime.engines.files.site import answer_name
-
+    end = FileSite(kit)
     asked = end.read(read_plain(question), str(question))
     answered = end.answer(asked)
     place = out if out is not None and not out.is_dir() else (out or question.parent) / answer_name(asked)
@@ -257,6 +248,29 @@ def refuse(
 
 
 @site_app.command()
+def admit(
+    name: Annotated[str, typer.Argument(help="The new site.")],
+    key: Annotated[str, typer.Argument(help="Its public key: 64 digits.")],
+    kit: Annotated[
+        Path, typer.Option("--kit", envvar="FEDDBN_KIT", help="The kit of a site or of the lead.")
+    ],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Write the key of a new site into a kit. Studies with it still need the owner's approval."""
+    from feddbn.runtime.site.owner import admit as write_key
+
+    if not yes:
+        digits = " ".join(key[k : k + 8] for k in range(0, len(key), 8))
+        say(f"{name}: {digits}")
+        question = "Has the site told you these digits, by another way than they came here?"
+        typer.confirm(question, abort=True, err=True)
+    is_new = write_key(kit, name, key)
+    said = f"{kit} now has {name}." if is_new else f"{kit} had {name} already; nothing was changed."
+    tell(as_json, {"site": name, "is_new": is_new}, said)
+
+
+@site_app.command()
 def log(
     file: Annotated[
         Path | None, typer.Argument(help="One audit log instead of all logs of the kit.", show_default=False)
@@ -275,7 +289,7 @@ def log(
     as_json: Json = False,
 ) -> None:
     """Show who asked a site for what, in which study, and what left the site."""
-    from feddbn.console.own_network import verdict_here
+    from feddbn.console.site_facts import verdict_here
     from feddbn.privacy.audit import totals, verify_chain
     from feddbn.runtime.site.audit import export_logs, logs_of
 
@@ -354,23 +368,17 @@ def verify(
     ] = None,
     kit: KitOrNone = None,
     last: Annotated[
-        str | None, typer.Option(help="The last hash of the log, if you wrote it down.", show_default=False)
+        list[str] | None,
+        typer.Option(
+            help="A hash of a last line that the lead has of this site (`logs` in outcome.json); repeat for more.",
+            show_default=False,
+        ),
     ] = None,
     peers: Annotated[
         Path | None,
         typer.Option(
             help="peers.toml with the sites' public keys; by default that of the kit.", show_default=False
         ),
-    ] = None,
-    from_peer: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--heads", help="A file that the owner of another site wrote with --out; repeat for more."
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", help="Write what this site knows of all logs to a file for other sites."),
     ] = None,
     site: Annotated[
         str,
@@ -383,23 +391,23 @@ def verify(
         bool,
         typer.Option(
             "--adopt",
-            help="Accept the kit's logs as complete, after an update or when their last hash was lost. Use it only if no "
-            "log was deleted or shortened: the privacy budget is computed from them. A state of version 0.2 is read first.",
+            help="Accept the kit's logs as complete, when their last hash was lost. Use it only if no log was deleted or "
+            "shortened: the privacy budget is computed from them.",
         ),
     ] = False,
     as_json: Json = False,
 ) -> None:
     """Check that no entry of a site's logs was changed, removed or reordered; exit code 1 if one was.
 
-    With a kit, or --peers, the site's signature is checked. With --heads the log is compared with what other sites know of
-    it: it must not be older, and two sites' logs must not contradict each other. With a kit, the output also shows how
-    much of this site's log other sites know.
+    With a kit, or --peers, the site's signature is checked. Each answer of a site brings the lead the hash of the log's last
+    line. With --last the logs must still have it: none was shortened or rewritten since.
     """
+    from feddbn.privacy.audit import verify_chain
+    from feddbn.runtime.site.audit import LogReport, check_logs, logs_at, lost_lines
+
     own = None if kit is None or logs is not None else facts_of(kit).owner
-    if own is None and (out is not None or adopt):
-        raise ParameterError(
-            f"{'--adopt' if adopt else '--out'} needs --kit, the site's own kit, and no other logs."
-        )
+    if own is None and adopt:
+        raise ParameterError("--adopt needs --kit, the site's own kit, and no other logs.")
     place = _logs(logs, kit)
     if own is not None:
         if adopt:
@@ -408,86 +416,36 @@ def verify(
         # Without keys nothing is signed, so it does not matter whose logs they are.
         site = site or ("" if peers is None else own.settings.name)
     site, key = _writer(place, peers, site)
-    held = _held(site, peers, from_peer or [])
     # A site that has not run yet has no logs; what was named must be there.
-    are_all = own is not None or place.is_dir() or place.name == "_audit"
-    is_intact = _check_logs(place, are_all, site, key, last, held, as_json)
-    if own is not None:
-        is_intact &= _heads(own, from_peer or [], out, as_json)
-    if not is_intact:
-        raise typer.Exit(1)
-
-
-def _check_logs(
-    place: Path,
-    are_all: bool,
-    site: str,
-    key: bytes | None,
-    last: str | None,
-    held: list[Head],
-    as_json: bool,
-) -> bool:
-    """Print a line for each log; whether all are intact."""
-    from feddbn.privacy.audit import verify_chain
-    from feddbn.runtime.site.audit import LogReport, check_logs, logs_at, own_heads
-
+    are_all = own is not None or place.is_dir()
     if are_all:
-        if last is not None:
-            raise ParameterError("--last is the last hash of one log; name that log instead of a directory.")
-        state = place if place.exists() else place.parent
-        held = [*held, *(own_heads(state, site, key) if key is not None else ())]
-        reports = check_logs(logs_at(place), key, held)
+        reports = check_logs(logs_at(place), key, last or ())
     else:
-        report = verify_chain(read_log(place), last, key)
-        problem = report.problem or _against(place, held)
-        reports = [LogReport(place.name, replace(report, problem=problem), problem)]
+        lines = read_log(place)
+        chain = verify_chain(lines, key)
+        reports = [LogReport(place.name, chain, chain.problem), *lost_lines({place.name: lines}, last or ())]
     if as_json:
         values = [{"log": one.log, **asdict(one.chain), "problem": one.problem} for one in reports]
-        values = [{**one, "is_intact": one["problem"] is None} for one in values]
-        say(json.dumps(values if are_all else values[0], indent=2))
+        say(json.dumps([{**one, "is_intact": one["problem"] is None} for one in values], indent=2))
     for one in () if as_json else reports:
-        name = f"{one.log}: " if are_all else ""
         n = _entries(one.chain.n_entries)
         if one.problem is None:
             seal = _SEALS[one.chain.seal].format(site=site)
-            say(f"{name}Intact: {n}; {seal}; last hash {one.chain.last_hash}.")
+            say(f"{one.log}: Intact: {n}; {seal}; last hash {one.chain.last_hash}.")
         else:
             good = f" Good before it: {n}." if one.chain.problem else ""
-            say(f"{name}NOT intact: {one.problem}.{good}")
+            say(f"{one.log}: NOT intact: {one.problem}.{good}")
     if not reports and not as_json:
         say("There are no logs.")
-    return all(one.problem is None for one in reports)
-
-
-def _heads(owner: Owner, from_peer: list[Path], out: Path | None, as_json: bool) -> bool:
-    """Show what other sites hold of this one's log; whether their files contradict it or what is held of theirs."""
-    from feddbn.runtime.site.audit import compare, export_heads, read_export
-
-    rows = []
-    for peer in () if as_json else owner.heads.all():
-        held = "-" if peer.held is None else f"{_entries(peer.held.n_entries)}, {peer.held.time}"
-        given = peer.receipt
-        word = "-" if given is None else f"{_entries(given.head.n_entries)}, {given.head.time}"
-        rows.append((peer.site, held, word, str(len(peer.odd) or "-")))
-    if rows:
-        print_table(("site", "known of its log", "it knows of this log", "contradictions"), rows, n_text=3)
-    if out is not None:
-        out.write_text(export_heads(owner.heads, owner.audit), encoding="utf-8")
-        remark(f"written to {out}; the owner of another site compares it with `feddbn site verify --heads`.")
-    files = [read_export(path, owner.keys) for path in from_peer]
-    found = [sentence for one in files for sentence in compare(owner.heads, owner.audit, one)]
-    for sentence in found:
-        (remark if as_json else say)(f"NOT consistent: {sentence}.")
-    if files and not found and not as_json:
-        say("Consistent: nothing in the files contradicts this site's log or what it knows of other logs.")
-    return not found
+    if any(one.problem is not None for one in reports):
+        raise typer.Exit(1)
 
 
 def _adopt(owner: Owner) -> None:
     from feddbn.runtime.settings import read_policy
     from feddbn.runtime.site.audit import budget_finding
 
-    n_logs = owner.adopt()
+    n_logs = owner.audit.adopt()
     remark(f"{n_logs} audit log{'' if n_logs == 1 else 's'} accepted as complete.")
     budget = budget_finding(owner.audit.account(), read_policy(owner.settings.policy))
     remark(f"Privacy budget: {card(budget, 'owner').detail}.")
@@ -514,37 +472,6 @@ def _writer(log: Path, peers: Path | None, site: str) -> tuple[str, bytes | None
     if key is None:
         raise ParameterError(f"--peers {peers} has no key of {site!r}, whose logs these are.")
     return site, key
-
-
-def _held(site: str, peers: Path | None, files: list[Path]) -> list[Head]:
-    """Return the heads of this site's log in other people's files."""
-    from feddbn.runtime.site.audit import read_export
-    from feddbn.runtime.site.kit_files import read_peers
-
-    if not files:
-        return []
-    if peers is None:
-        raise ParameterError("--heads needs --peers, the list of public keys, to check who signed them.")
-    keys: Mapping[str, bytes] = read_peers(peers)
-    found = [read_export(path, keys) for path in files]
-    everything = [
-        head for one in found for head in (*one.held, *one.odd, *(word.head for word in one.receipts))
-    ]
-    return [head for head in everything if head.site == site]
-
-
-def _against(log: Path, held: list[Head]) -> str | None:
-    from feddbn.privacy.audit import against_log, parse_entries
-    from feddbn.runtime.site.audit import SITE_LOG, SUFFIX
-
-    if not held:
-        return None
-    if log.name != f"{SITE_LOG}{SUFFIX}":
-        raise ParameterError(
-            f"--heads applies only to a site's own log {SITE_LOG}; name that log, or its directory."
-        )
-    entries = parse_entries(read_log(log))
-    return next((wrong for wrong in (against_log(head, entries) for head in held) if wrong is not None), None)
 
 
 def _entries(n: int) -> str:

@@ -235,7 +235,6 @@ class Form(Enum):
     """What a network can be written as."""
 
     json = "json"
-    npz = "npz"
     csv = "csv"
     graphml = "graphml"
     dot = "dot"
@@ -248,9 +247,7 @@ class Form(Enum):
 
 def export(
     network: Network,
-    out: Annotated[
-        Path, typer.Option("--out", "-o", help="File to write: .json, .npz, .csv, .graphml or .dot.")
-    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="File to write: .json, .csv, .graphml or .dot.")],
     form: Annotated[
         Form | None,
         typer.Option(
@@ -262,7 +259,7 @@ def export(
     of: OfSite = None,
     as_json: Json = False,
 ) -> None:
-    """Write a network as JSON, numpy archive, edge list, GraphML, DOT, or arrays for lingam or tigramite.
+    """Write a network as JSON, edge list, GraphML, DOT, or arrays for lingam or tigramite.
 
     For a network in continuous time this is the network over one step; --format rates writes the rates themselves.
     """

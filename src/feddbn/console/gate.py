@@ -219,8 +219,7 @@ def _fields(body: bytes) -> dict[str, str]:
         found = parse_qs(body.decode("ascii"), keep_blank_values=True, max_num_fields=80, errors="strict")
     except (UnicodeDecodeError, ValueError):
         return {}
-    # Boxes of one name that are ticked, such as the sites of a study, are lines of one field.
-    return {name: "\n".join(values) for name, values in found.items()}
+    return {name: values[-1] for name, values in found.items()}
 
 
 def _same(given: str, wanted: str) -> bool:

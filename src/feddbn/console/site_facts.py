@@ -7,27 +7,29 @@ import json
 import re
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader
 
 from feddbn.analysis.data_check import check
-from feddbn.errors import FeddbnError, ParameterError
+from feddbn.errors import FeddbnError, ParameterError, StateError
+from feddbn.federation.programs.alone import verdict_of
 from feddbn.federation.protocol.study import Study, check_about, parse_study
-from feddbn.findings import Finding
+from feddbn.findings import Finding, Level
 from feddbn.privacy.approval import Approval
 from feddbn.privacy.audit import AuditEntry, totals
 from feddbn.privacy.policy import SitePolicy
-from feddbn.runtime.engines.interface import engine_of
+from feddbn.runtime.files.kit import check_site
 from feddbn.runtime.settings import SiteSettings, read_policy, read_site_settings
 from feddbn.runtime.site.audit import RunLog, budget_finding, logs_of
 from feddbn.runtime.site.check import study_remarks, why_refused
+from feddbn.runtime.site.kit_files import SITE_SETTINGS
 from feddbn.runtime.site.open_site import read_data
 from feddbn.runtime.site.owner import Offered, Owner
 from feddbn.runtime.site.page import about_study, page_digest, sections_of
-from feddbn.runtime.store import iso_time
+from feddbn.runtime.store import FileStore, iso_time, run_directory
 from feddbn.words import card, say, told
 
 Parts = list[tuple[str, bool]]
@@ -56,6 +58,16 @@ class Before:
     approval: Approval
     words: list[Change]
     text: list[Change]
+
+
+@dataclass(frozen=True)
+class RunHere:
+    """A run whose result is at this site; `verdict` is None if the run did not compare, or its record is gone."""
+
+    run: str
+    ended: str
+    study: str
+    verdict: Finding | None
 
 
 @dataclass(frozen=True)
@@ -171,6 +183,19 @@ def _parts(text: str, other: str) -> Parts:
     return [(part, part.rstrip(",;:") not in known) for part in cut.split(text) if part]
 
 
+def verdict_here(settings: SiteSettings, run: str) -> Finding | None:
+    """What this site found when it compared a run's network with its own; None if it did not, or its record is gone."""
+    try:
+        record = FileStore(settings.state, settings.name).load(run)
+    except FeddbnError:
+        return None
+    found = None if record is None else verdict_of(record.current.state)
+    if found is None:
+        return None
+    level: Level = "warning" if found.sign < 0 else "good" if found.is_told else "unknown"
+    return Finding("alone-here", level, found.to_dict())
+
+
 class SiteFacts:
     """The facts of one site.
 
@@ -192,7 +217,7 @@ class SiteFacts:
     @property
     def settings(self) -> SiteSettings:
         """The site's settings as they are now."""
-        return read_site_settings(engine_of(self._kit).site_settings(self._kit))
+        return read_site_settings(self._kit / SITE_SETTINGS)
 
     @property
     def owner(self) -> Owner:
@@ -319,6 +344,37 @@ class SiteFacts:
             if entry.study
         }
 
+    def results(self) -> list[RunHere]:
+        """Return the runs with a result at this site, the newest first."""
+        settings, studies = self.settings, self.studies_of_runs()
+        found = [
+            RunHere(
+                run,
+                iso_time(path.stat().st_mtime),
+                studies.get(run, ("", ""))[0],
+                verdict_here(settings, run),
+            )
+            for path in settings.state.glob("*/result.feddbn")
+            for run in (path.parent.name,)
+        ]
+        return sorted(found, key=lambda run: run.ended, reverse=True)
+
+    def report(self, run: str) -> str:
+        """Return the report on a run as HTML: the site's own network where it has one, otherwise the federation's."""
+        from feddbn.report import render_report
+        from feddbn.results.result import Result
+
+        place = run_directory(self.settings.state, run, create=False)
+        if not (place / "result.feddbn").exists():
+            raise StateError(f"no result of run {run!r} is at this site.", code="no-result")
+        own = place / "personal.feddbn"
+        stored = Result.load(own if own.exists() else place / "result.feddbn").to_dict()
+        offered = self.owner.offered.find(self.studies_of_runs().get(run, ("", ""))[1])
+        if offered is not None:
+            stored["privacy"] = offered.study.privacy.model_dump(mode="json")
+        sent = [asdict(entry) for log in self.logs(run) for entry in log.entries]
+        return render_report(stored, audit=sent or None, audience="owner")
+
     def left(self) -> Finding:
         """Return what left in all."""
         count = totals([entry for log in self.logs() for entry in log.entries])
@@ -332,11 +388,10 @@ class SiteFacts:
 
     def findings(self, study: Study | None = None) -> list[Finding]:
         """Return what `feddbn site check` finds, also of a study."""
-        engine = engine_of(self._kit)
         n_lags = 1 if study is None or study.n_lags is None else study.n_lags
         return [
-            *engine.check_site(self._kit, study),
-            *own_findings(engine.site_settings(self._kit), n_lags),
+            *check_site(self._kit, study),
+            *own_findings(self._kit / SITE_SETTINGS, n_lags),
         ]
 
 

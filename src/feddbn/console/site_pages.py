@@ -14,7 +14,6 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from feddbn.console.gate import Keys
-from feddbn.console.own_network import OwnNetworks, verdict_here
 from feddbn.console.site_facts import SiteFacts, study_facts
 from feddbn.console.web import Pages, field_number, fields_of, make_app, report_answer
 from feddbn.errors import ParameterError
@@ -35,7 +34,7 @@ def site_app(kit: Path, check: Callable[[Study], None], keys: Keys) -> Starlette
     """Return the console of a site; `check` refuses a study that no site could take part in."""
     facts = SiteFacts(kit, check)
     name = facts.settings.name
-    pages = Pages(keys, "owner", f"{name} – feddbn", f"Site {name}", _MENU)
+    pages = Pages(keys, f"{name} – feddbn", f"Site {name}", _MENU)
     site = _SitePages(facts, pages)
     return make_app(
         pages,
@@ -51,8 +50,6 @@ def site_app(kit: Path, check: Callable[[Study], None], keys: Keys) -> Starlette
             Route("/log", site.log),
             Route("/data", site.data),
             Route("/results", site.results),
-            Route("/results/{run}", site.result),
-            Route("/results/{run}/learn", site.learn, methods=["POST"]),
             Route("/results/{run}/report", site.report),
         ],
     )
@@ -64,7 +61,6 @@ class _SitePages:
     def __init__(self, facts: SiteFacts, pages: Pages) -> None:
         self._facts = facts
         self._pages = pages
-        self._networks = OwnNetworks()
 
     def overview(self, request: Request) -> Response:
         """Show what waits, what runs, the budget and what left."""
@@ -180,34 +176,15 @@ class _SitePages:
         )
 
     def data(self, request: Request) -> Response:
-        """Check the site's own data, policy, certificates and way to the server."""
+        """Check the site's own data, policy and state."""
         found = self._facts.findings()
         wrong = [finding for finding in found if finding.level == "error"]
         return self._pages.show("site_data.html", "/data", findings=found, wrong=wrong)
 
     def results(self, request: Request) -> Response:
-        """List the results at this site."""
-        studies = {run: name for run, (name, _) in self._facts.studies_of_runs().items()}
-        runs = self._networks.runs(self._facts.settings, studies)
-        return self._pages.show("site_results.html", "/results", runs=runs)
-
-    def result(self, request: Request) -> Response:
-        """Show the site's own network beside the federation's."""
-        run = request.path_params["run"]
-        beside = self._networks.compare(self._facts.settings, run)
-        verdict = verdict_here(self._facts.settings, run)
-        return self._pages.show("site_result.html", "/results", run=run, beside=beside, verdict=verdict)
-
-    def learn(self, request: Request) -> Response:
-        """Learn from this site's rows alone."""
-        run = request.path_params["run"]
-        self._networks.learn(self._facts.settings, run)
-        return self._pages.go(f"/results/{run}")
+        """List the results at this site, and whether each shared network is better here than the site's own."""
+        return self._pages.show("site_results.html", "/results", runs=self._facts.results())
 
     def report(self, request: Request) -> Response:
         """Open the report."""
-        facts, run = self._facts, request.path_params["run"]
-        offered = facts.owner.offered.find(facts.studies_of_runs().get(run, ("", ""))[1])
-        sent = [entry for log in facts.logs(run) for entry in log.entries]
-        study = None if offered is None else offered.study
-        return report_answer(self._networks.report(facts.settings, run, study, sent))
+        return report_answer(self._facts.report(request.path_params["run"]))

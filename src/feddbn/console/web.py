@@ -1,9 +1,9 @@
-"""Templates, routes and errors that the consoles of owners and leads share."""
+"""Templates, routes and errors of the owner's console."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any
@@ -21,7 +21,7 @@ from feddbn.console.gate import FORM, REPORT_POLICY, Keys
 from feddbn.errors import FeddbnError, ParameterError
 from feddbn.findings import Finding
 from feddbn.shown import with_code
-from feddbn.words import Audience, card, say, told
+from feddbn.words import card, say, told
 from feddbn.words.studies import day, when
 
 EVERY_MS = 3000
@@ -32,7 +32,6 @@ _STATIC = {
     "report.css": ("feddbn.report", "templates", _CSS),
     "console.css": ("feddbn.console", "static", _CSS),
     "console.js": ("feddbn.console", "static", _SCRIPT),
-    "curves.js": ("feddbn.console", "static", _SCRIPT),
     "icon.svg": ("feddbn.console", "static", "image/svg+xml"),
 }
 """Name -> package, folder and kind of a file that pages load."""
@@ -61,11 +60,10 @@ def _coded(sentence: str) -> Markup:
 class Pages:
     """What every page of one console knows, and what it has to say about the last button.
 
-    `menu` is (path, words) of the pages; `who` is shown above them. Templates say findings to its audience.
+    `menu` is (path, words) of the pages; `who` is shown above them.
     """
 
     keys: Keys
-    audience: Audience
     title: str
     who: str
     menu: Sequence[tuple[str, str]]
@@ -81,15 +79,14 @@ class Pages:
             lstrip_blocks=True,
             finalize=printable,
         )
-        filters = {
+        filters: dict[str, Callable[..., Any]] = {
             "day": day,
             "when": when,
             "level": lambda finding: "unknown" if finding.level == "note" else finding.level,
             "code": _coded,
-            "say": lambda finding: _coded(_begun(say(finding, self.audience))),
-            "plain": lambda finding: say(finding, self.audience),
-            "card": lambda finding: card(finding, self.audience),
-            "detail": lambda finding: _coded(_begun(card(finding, self.audience).detail)),
+            "say": lambda finding: _coded(_begun(say(finding, "owner"))),
+            "card": lambda finding: card(finding, "owner"),
+            "detail": lambda finding: _coded(_begun(card(finding, "owner").detail)),
         }
         self._templates.filters.update(filters)
 
@@ -152,7 +149,7 @@ def make_app(pages: Pages, routes: Sequence[BaseRoute]) -> Starlette:
         return Response((files(package) / folder / name).read_bytes(), headers={"content-type": kind})
 
     def sentence(request: Request, error: Exception) -> Response:
-        said = told(error.parts, pages.audience) if isinstance(error, FeddbnError) else str(error)
+        said = told(error.parts, "owner") if isinstance(error, FeddbnError) else str(error)
         code = error.code if isinstance(error, FeddbnError) else ""
         return pages.show("error.html", "", 400, heading="That cannot be done", sentence=said, code=code)
 

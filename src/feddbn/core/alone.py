@@ -45,7 +45,7 @@ from feddbn.core.constraints import EdgeConstraints
 from feddbn.core.orders.learn import refit
 from feddbn.core.orders.parents import Criterion
 from feddbn.core.orders.search import OrderSearch
-from feddbn.core.penalised.consensus import PenalisedLearner
+from feddbn.core.penalised.pooled import PenalisedLearner
 from feddbn.core.statistics.missing import expected_moments, known_n, known_pairs
 from feddbn.core.statistics.moments import Moments, correlations
 

@@ -8,15 +8,6 @@
    anew, by dynamic programming again, until the cuts stay.
 3. The number of changes with the best total score is taken; each change has a price of its own, for its place.
 
-Sites that change at times of their own (`learn_regimes`): every site goes through the same regimes in the same order,
-some perhaps only through the first or the last of them. In turn
-
-    regimes    what all sites sum up in the same regime are the moments of a segment
-    cuts       given the networks of the regimes every site deals out its own blocks, by dynamic programming
-
-until the cuts stay. The first cuts are those that each site's own blocks propose, and for all sites those in equal parts.
-The number of regimes with the best total score is taken; each has a price, and each site's cut that of its place.
-
 Drift: weights that change slowly, from the same moments of blocks:
 
     w(t) = w_0 + sum_k w_k f_k(t),    f_k ramps up and down, a parabola and a cubic of time, one value in each block
@@ -42,7 +33,7 @@ variances and their runs follow, until nothing changes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import pairwise
@@ -680,10 +671,6 @@ class CutLearner:
         drifting = search.drifting(found) if self.drift else None
         return found if drifting is None else replace(drifting, scores=found.scores)
 
-    def learn_regimes(self, sites: SiteBlocks, limits: EdgeConstraints, rng: np.random.Generator) -> Regimes:
-        """Return the regimes that sites go through, and every site's cuts."""
-        return _RegimeSearch(self, sites, limits).run(rng)
-
 
 class _CutSearch:
     """A search for changes in some blocks."""
@@ -811,156 +798,17 @@ def _orders(fits: SegmentFits, rng: np.random.Generator) -> list[tuple[int, ...]
 
 def _dealt(blocks: Sequence[Moments], found: Changing, shortest: float) -> Cuts:
     """The best cuts given what every segment has."""
-    sums = _summed_losses(blocks, found)
+    loss = found.losses(blocks)
+    # What the first 0, 1, ... blocks would cost in each segment.
+    sums = np.concatenate([np.zeros((len(loss), 1)), np.cumsum(loss, axis=1)], axis=1)
     n = np.concatenate([[0.0], np.cumsum([block.n for block in blocks])])
     too_short = (n[None, :] - n[:, None]) < max(shortest, 1e-9)
-
-    def reached(s: int, best: FloatArray) -> FloatArray:
-        between = np.where(too_short, np.inf, sums[s][None, :] - sums[s][:, None])
-        return np.asarray(best[:, None] + between)
-
-    cuts = _traced(np.where(too_short[0], np.inf, sums[0]), len(sums), reached)
-    return found.cuts if cuts is None else cuts
-
-
-def _summed_losses(blocks: Sequence[Moments], found: Changing) -> FloatArray:
-    """(segments, B + 1) what the first 0, 1, ... blocks would cost in each segment."""
-    loss = found.losses(blocks)
-    return np.concatenate([np.zeros((len(loss), 1)), np.cumsum(loss, axis=1)], axis=1)
-
-
-def _traced(
-    best: FloatArray, n_segments: int, reached: Callable[[int, FloatArray], FloatArray]
-) -> Cuts | None:
-    """The cuts of the cheapest way through all segments; None if there is none.
-
-    `best` is what the first segment costs up to each block; `reached` what the s-th costs from each block to each.
-    """
-    origins = []
-    for s in range(1, n_segments):
-        total = reached(s, best)
+    best, origins = np.where(too_short[0], np.inf, sums[0]), []
+    for of_segment in sums[1:]:
+        total = best[:, None] + np.where(too_short, np.inf, of_segment[None, :] - of_segment[:, None])
         origins.append(np.argmin(total, axis=0))
         best = total.min(axis=0)
-    if not np.isfinite(best[-1]):
-        return None
-    return traced_back(origins, len(best) - 1)
-
-
-SiteBlocks = Mapping[str, Sequence[Moments]]
-_MOST_ROUNDS = 12
-
-
-@dataclass(frozen=True)
-class Regimes:
-    """Networks that sites go through.
-
-    Attributes
-    ----------
-    changing
-        One segment for each regime.
-    moments
-        Of all rows in each regime.
-    cuts
-        Site -> first blocks of the second, third, ... regime; where two are the same, or one is 0 or the number of blocks,
-        the site does not go through a regime.
-    score
-        Total criterion.
-    """
-
-    changing: Changing
-    moments: tuple[Moments, ...]
-    cuts: Mapping[str, Cuts]
-    score: float
-
-
-class _RegimeSearch:
-    """A search for regimes of some sites."""
-
-    def __init__(self, learner: CutLearner, sites: SiteBlocks, limits: EdgeConstraints) -> None:
-        self.learner, self.sites, self.limits = learner, sites, limits
-
-    def run(self, rng: np.random.Generator) -> Regimes:
-        """The best number of regimes, from each site's own proposals and from equal parts."""
-        sites, learner = self.sites, self.learner
-        whole = merged([block for blocks in sites.values() for block in blocks])
-        search = OrderSearch(whole, self.limits, learner.criterion.for_orders, "free")
-        order = search.run(0, rng).order
-        own = {name: self._proposals(blocks) for name, blocks in sites.items()}
-        best: Regimes | None = None
-        for n_cuts in range(learner.max_changes + 1):
-            even: dict[str, Cuts] = {
-                name: tuple(round(len(blocks) * (k + 1) / (n_cuts + 1)) for k in range(n_cuts))
-                for name, blocks in sites.items()
-            }
-            starts = [even, {name: own[name].get(n_cuts, even[name]) for name in sites}]
-            found = [one for cuts in starts if (one := self._settled(cuts, order)) is not None]
-            if best is not None and (not found or min(one.score for one in found) >= best.score):
-                break
-            best = min(found, key=lambda one: one.score)
-        assert best is not None
-        return best
-
-    def _proposals(self, blocks: Sequence[Moments]) -> dict[int, Cuts]:
-        """What one site's own blocks propose for each number of cuts."""
-        n, filled = sum(block.n for block in blocks), sum(block.n > 0 for block in blocks)
-        if n == 0:
-            return {}
-        shortest = max(2.0 * blocks[0].q, 2.0 * n / filled)
-        cost = range_costs(blocks, self.limits, self.learner.criterion.for_orders, shortest)
-        return {len(cuts): cuts for cuts, _ in best_partitions(cost, self.learner.max_changes)}
-
-    def _settled(self, cuts: Mapping[str, Cuts], order: tuple[int, ...]) -> Regimes | None:
-        """The best regimes and cuts from these on; None if a regime is left with too few rows."""
-        best: Regimes | None = None
-        for _ in range(_MOST_ROUNDS):
-            moments = _summed(self.sites, cuts)
-            if min(one.n for one in moments) < self.learner.shortest and len(moments) > 1:
-                break
-            fits = SegmentFits(moments, tuple(range(1, len(moments))), self.limits, self.learner)
-            changing = fits.improved(fits.of(order))
-            order = changing.order
-            score = changing.score + _price(self.sites, cuts)
-            if best is not None and score >= best.score - 1e-6:
-                break
-            best = Regimes(changing, moments, cuts, score)
-            cuts = {name: _dealt_regimes(blocks, changing) for name, blocks in self.sites.items()}
-        if best is not None and len(best.moments) > 1:
-            fits = SegmentFits(best.moments, best.changing.cuts, self.limits, self.learner)
-            changing = fits.improved(best.changing, thorough=True)
-            best = replace(best, changing=changing, score=changing.score + _price(self.sites, best.cuts))
-        return best
-
-
-def _price(sites: SiteBlocks, cuts: Mapping[str, Cuts]) -> float:
-    """Of the places of all cuts."""
-    return sum(2.0 * len(cuts[name]) * float(np.log(len(blocks) + 1)) for name, blocks in sites.items())
-
-
-def _summed(sites: SiteBlocks, cuts: Mapping[str, Cuts]) -> tuple[Moments, ...]:
-    """The moments of each regime over all sites."""
-    q = next(iter(sites.values()))[0].q
-    n_regimes = len(next(iter(cuts.values()))) + 1
-    total = [Moments.empty(q)] * n_regimes
-    for name, blocks in sites.items():
-        for r, (a, b) in enumerate(ranges_of(cuts[name], len(blocks))):
-            total[r] = merged([total[r], *blocks[a:b]])
-    return tuple(total)
-
-
-def _dealt_regimes(blocks: Sequence[Moments], found: Changing) -> Cuts:
-    """A site's best cuts given the networks of the regimes; any regime may be left out."""
-    sums = _summed_losses(blocks, found)
-    places = np.arange(sums.shape[1])
-
-    def reached(r: int, best: FloatArray) -> FloatArray:
-        # The regime begins with block a and the blocks up to b are dealt out; a = b leaves it empty.
-        return np.where(
-            places[:, None] <= places, best[:, None] + sums[r][None, :] - sums[r][:, None], np.inf
-        )
-
-    cuts = _traced(sums[0], len(sums), reached)
-    assert cuts is not None
-    return cuts
+    return traced_back(origins, len(best) - 1) if np.isfinite(best[-1]) else found.cuts
 
 
 _FEWEST_BLOCKS = 8

@@ -17,21 +17,20 @@ Rare levels are put together before anything is learned (`merged_levels`), so a 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
-from feddbn.errors import DataError, Given, ParameterError
+from feddbn.errors import DataError, ParameterError
 
 KINDS = ("continuous", "positive", "count", "binary", "ordinal", "categorical")
 _WITH_LEVELS = ("binary", "ordinal", "categorical")
 _TRUTH = {"true": 1.0, "false": 0.0}
-_VALUES = {"positive": "above 0", "count": "0, 1, 2 and so on"}
 _FEWEST_LEVELS = 2
-_MOST_LEVELS = 50
+MOST_LEVELS = 50
 
 
 @dataclass(frozen=True)
@@ -67,9 +66,9 @@ class Kind:
             levels = levels or ("0", "1")
             if len(levels) != 2:
                 raise ParameterError(f"levels={list(levels)} of a binary variable must be two.")
-        if not _FEWEST_LEVELS <= len(levels) <= _MOST_LEVELS or len(set(levels)) < len(levels):
+        if not _FEWEST_LEVELS <= len(levels) <= MOST_LEVELS or len(set(levels)) < len(levels):
             raise ParameterError(
-                f"levels={list(levels)} must be {_FEWEST_LEVELS} to {_MOST_LEVELS} different names for kind {self.name!r}."
+                f"levels={list(levels)} must be {_FEWEST_LEVELS} to {MOST_LEVELS} different names for kind {self.name!r}."
             )
         object.__setattr__(self, "levels", levels)
 
@@ -175,56 +174,7 @@ def _number(text: str) -> float | None:
         return None
 
 
-def refuse_misfits(column: FloatArray, name: str, kind: Kind, where: str) -> None:
-    """Refuse a value that such a variable cannot have."""
-    wrong = kind.misfits(column)
-    if len(wrong):
-        raise DataError(
-            f"{where} has {wrong[0]:g} in column {name!r}, but a variable of kind {kind.name} is "
-            f"{_VALUES.get(kind.name, 'one of its levels')}; correct such cells, or declare another kind in {Given('kinds')}."
-        )
-
-
 CONTINUOUS = Kind()
-
-
-def read_kinds(kinds: Mapping[str, object] | None, variables: Sequence[str]) -> tuple[Kind, ...]:
-    """The kind of each variable, from what a user or a study says; who is not named is continuous.
-
-    ``{"visits": "count", "alarm": "binary", "ward": ["north", "south", "west"], "pain": {"ordinal": ["no", "bad"]}}``:
-    a list has the levels of a categorical variable, a number in place of levels means 0, 1, 2, ...
-    """
-    if kinds is None:
-        kinds = {}
-    if not isinstance(kinds, Mapping):
-        raise ParameterError(
-            f"{Given('kinds', kinds)} must name kinds by variable, for example {{'visits': 'count'}}."
-        )
-    known = frozenset(variables)
-    unknown = [name for name in kinds if name not in known]
-    if unknown:
-        raise ParameterError(f"kinds names {unknown[0]!r}, but the variables are {', '.join(variables)}.")
-    return tuple(_read_kind(name, kinds[name]) if name in kinds else CONTINUOUS for name in variables)
-
-
-def _read_kind(variable: str, said: object) -> Kind:
-    levels: object = ()
-    if isinstance(said, Kind):
-        return said
-    if isinstance(said, Mapping) and len(said) == 1:
-        ((said, levels),) = said.items()
-    elif isinstance(said, (list, tuple)):
-        said, levels = "categorical", said
-    if isinstance(levels, int) and not isinstance(levels, bool):
-        levels = tuple(map(str, range(min(levels, _MOST_LEVELS + 1))))
-    if not isinstance(said, str) or not isinstance(levels, (list, tuple)):
-        raise ParameterError(
-            f"kinds[{variable!r}]={said!r} must be one of {', '.join(KINDS)}, a list of levels, or {{'ordinal': [levels]}}."
-        )
-    try:
-        return Kind(said, tuple(levels))
-    except ParameterError as error:
-        raise ParameterError(f"kinds[{variable!r}]: {error}") from None
 
 
 _LONGEST = 500

@@ -5,13 +5,11 @@ in memory and in files are cut into segments by the same code.
 May import: core and below.
 """
 
-from feddbn.core.designs.checks import check_sites, check_variances, missing_cells
 from feddbn.core.designs.recordings import Recording, SiteData
-from feddbn.core.plausible import PLAUSIBLE
-from feddbn.data.checks import summary
-from feddbn.data.dask_site import DaskSite
+from feddbn.data.checks import check_sites, check_variances, missing_cells, summary
 from feddbn.data.layout import ROW_TIMES
 from feddbn.data.memory import ArrayRecording, MemorySite
+from feddbn.data.plausible import PLAUSIBLE
 from feddbn.data.read import read_sites
 from feddbn.data.streaming import CsvSite, ParquetSite
 from feddbn.data.tables import SqlTable
@@ -21,7 +19,6 @@ __all__ = [
     "ROW_TIMES",
     "ArrayRecording",
     "CsvSite",
-    "DaskSite",
     "MemorySite",
     "ParquetSite",
     "Recording",

@@ -23,9 +23,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from feddbn.core.arrays import FloatArray, rows_in_cache
-from feddbn.core.kinds import Kind, read_kinds, refuse_misfits
-from feddbn.core.sources import Change, Source, changed, read_limits, read_sources, read_units
+from feddbn.core.kinds import Kind
+from feddbn.data.kinds import read_kinds, refuse_misfits
 from feddbn.data.segments import MISSING
+from feddbn.data.sources import Change, Source, changed, read_limits, read_sources, read_units
 from feddbn.data.times import Clock, Freq, check_jitter, parse_freq, parse_times, ways_of_dates
 from feddbn.errors import DataError, Given, ParameterError
 from feddbn.settings import Rule, Settings, flag, nothing, setting, text, word
@@ -211,7 +212,7 @@ class Layout(Settings):
     kinds: Any = setting(
         None,
         _anything("a mapping from variables to kinds"),
-        'Kinds of variables by name, as in `feddbn.core.kinds.read_kinds`, such as ``{"visits": "count", "ward": ["north", '
+        'Kinds of variables by name, as in `feddbn.data.kinds.read_kinds`, such as ``{"visits": "count", "ward": ["north", '
         '"south"]}``. A category is stored as its position 0, 1, 2, ... Undeclared categories and values that do not fit '
         "the kind are refused. A `SiteData` already has numbers and is not changed.",
     )

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import TypeVar
 
 import numpy as np
 
-from feddbn.core.arrays import FloatArray
-from feddbn.core.designs.recordings import Block, Recording, SiteData, over_parts
+from feddbn.core.designs.recordings import Block, Recording, SiteData
 from feddbn.errors import DataError, Given
 from feddbn.findings import Finding
 
 __all__ = ["AlignedSite", "ArrayRecording", "MemorySite"]
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -67,16 +62,6 @@ class MemorySite:
     def recordings(self) -> Iterator[ArrayRecording]:
         """Yield the recordings."""
         yield from self.items
-
-    @property
-    def one_array(self) -> FloatArray | None:
-        """All rows as one array, if they are one segment without labels; many such sites are read together."""
-        segments = self.items[0].segments if len(self.items) == 1 else ()
-        if len(segments) != 1 or segments[0].labels is not None or segments[0].times is not None:
-            return None
-        if segments[0].time not in (None, 0):
-            return None
-        return segments[0].values
 
 
 @dataclass(frozen=True)
@@ -162,10 +147,3 @@ class _Reordered:
     def blocks(self) -> Iterator[Block]:
         for block in self.recording.blocks():
             yield replace(block, values=block.values[:, list(self.order)])
-
-    def over_parts(self, n_lags: int, work: Callable[[Recording], T]) -> list[T]:
-        return over_parts(self.recording, n_lags, partial(_of_reordered, self.order, work))
-
-
-def _of_reordered(order: tuple[int, ...], work: Callable[[Recording], T], part: Recording) -> T:
-    return work(_Reordered(part, order))

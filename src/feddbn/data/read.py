@@ -15,13 +15,13 @@ import pandas as pd
 from scipy.sparse import issparse
 
 from feddbn.core.designs.recordings import SiteData
-from feddbn.core.designs.steps import MOST_APART, StepTable, step_table
-from feddbn.core.kinds import read_kinds
 from feddbn.data.described import described, descriptions, left_out
+from feddbn.data.kinds import read_kinds
 from feddbn.data.layout import Layout, names_of_keys, quoted, unnamed
 from feddbn.data.memory import AlignedSite, ArrayRecording, MemorySite
 from feddbn.data.readings import Gathered, beyond_limits, refuse_readings, site_tally, tidy_frame
 from feddbn.data.segments import MOST_EMPTY
+from feddbn.data.steps import MOST_APART, StepTable, step_table
 from feddbn.data.streaming import FileSite, RowCutter, finer_site, index_files, uneven_times
 from feddbn.data.tables import (
     ENDINGS,
@@ -74,7 +74,7 @@ def read_sites(
     ----------
     data
         - a dict from site name to its rows: a frame that narwhals reads (pandas, Polars, PyArrow, Modin; lazily Polars,
-          DuckDB, Dask, Ibis), anything with ``__arrow_c_stream__``, an array (rows, variables), a DataArray or Dataset of
+          DuckDB, Ibis), anything with ``__arrow_c_stream__``, an array (rows, variables), a DataArray or Dataset of
           xarray, a `SqlTable`, a path; a list of them, or an array (recordings, rows, variables), one entry per
           recording; or a `SiteData`, which passes through;
         - one of these alone: with `site` a long table of all sites, otherwise one site ``"site-0"``;

@@ -28,10 +28,10 @@ import numpy as np
 import pandas as pd
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.designs.steps import MOST_APART
-from feddbn.core.kinds import refuse_misfits
-from feddbn.core.sources import Source
+from feddbn.data.kinds import refuse_misfits
 from feddbn.data.layout import Layout, frame_values, names_of_keys, positions, quoted, with_levels
+from feddbn.data.sources import Source
+from feddbn.data.steps import MOST_APART
 from feddbn.data.tables import ParquetTable, Table, refuse_twice, sorted_frames
 from feddbn.data.times import HOUR, Clock, IntArray, exact_unit, parse_times, ways_of_dates
 from feddbn.errors import DataError, Given, ParameterError

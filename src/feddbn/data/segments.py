@@ -62,8 +62,6 @@ class Segmenter:
         "error" refuses it.
     time
         Name of the time column, for messages.
-    first_row
-        How many rows of the recording came before, for messages.
     fills
         A gap of so many rows is none: empty rows stand there.
     keeps
@@ -82,7 +80,6 @@ class Segmenter:
         step: int | None = None,
         missing: str = "drop",
         time: str = "time",
-        first_row: int = 0,
         fills: Sequence[int] = (),
         keeps: bool = False,
     ) -> None:
@@ -91,7 +88,7 @@ class Segmenter:
         self.step = step
         self.missing = missing
         self.time = time
-        self.n_rows = self._n_kept = first_row
+        self.n_rows = self._n_kept = 0
         self._fills, self._keeps, self.is_local = fills, keeps, False
         self.first_tick: int | None = None
         self._last_tick: int | None = None

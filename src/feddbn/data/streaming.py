@@ -25,15 +25,15 @@ import numpy as np
 import pandas as pd
 
 from feddbn.core.designs.recordings import Block, FinerSite, SiteData
-from feddbn.core.kinds import read_kinds
+from feddbn.data.kinds import read_kinds
 from feddbn.data.layout import Layout, declared_kinds, frame_values, names_of_keys, row_labels
 from feddbn.data.readings import beyond_limits, gathered_table, site_tally
 from feddbn.data.segments import MOST_EMPTY, Segmenter
-from feddbn.data.tables import CsvTable, Cursor, ParquetTable, Table, joined_table, open_table
+from feddbn.data.tables import CsvTable, Cursor, ParquetTable, Table, open_table
 from feddbn.data.times import Clock, Grid, IntArray, StepCounter, parse_times
 from feddbn.errors import DataError, ParameterError
 from feddbn.findings import Finding
-from feddbn.settings import flag, whole
+from feddbn.settings import whole
 
 __all__ = [
     "CsvSite",
@@ -177,9 +177,7 @@ class RowCutter:
     segments end where rows are missing. Times that are kept stay as they are, in one segment.
     """
 
-    def __init__(
-        self, where: str, variables: Sequence[str], layout: Layout, clock: Clock | None, first_row: int = 0
-    ) -> None:
+    def __init__(self, where: str, variables: Sequence[str], layout: Layout, clock: Clock | None) -> None:
         self._layout = layout
         self._clock = None if layout.time is None else clock
         step = None if self._clock is None else self._clock.step
@@ -192,7 +190,6 @@ class RowCutter:
             step,
             layout.gaps,
             layout.time or "time",
-            first_row,
             fills=_fills(layout, self._clock),
             keeps=keeps,
         )
@@ -237,7 +234,6 @@ class FileSite:
         *,
         batch_rows: int = 65536,
         name: str | None = None,
-        joined: bool = False,
         layout: Layout | None = None,
         index: FileIndex | None = None,
         **columns: Any,
@@ -249,9 +245,6 @@ class FileSite:
         tables = [self._table(Path(one)) if isinstance(one, (str, PathLike)) else one for one in given]
         if not tables:
             raise ParameterError("paths is empty; give at least one file.")
-        self.joined: bool = flag().check("joined", joined)
-        if self.joined:
-            tables = [joined_table(tables)]
         self.tables = tuple(tables)
         self.name = name or self.tables[0].name
         self._given_index = index
@@ -366,11 +359,10 @@ class FileSite:
 
 
 class FileRecording:
-    """One recording of a `FileSite`, or its rows from `first_row` on."""
+    """One recording of a `FileSite`."""
 
-    def __init__(self, site: FileSite, run: RowRange, cursor: Cursor, first_row: int = 0) -> None:
+    def __init__(self, site: FileSite, run: RowRange, cursor: Cursor) -> None:
         self.name = run.name
-        self.first_row = first_row
         self.site = site
         self.run = run
         self.cursor = cursor
@@ -380,7 +372,7 @@ class FileRecording:
         """Yield the rows in batches; a batch that continues a segment says so."""
         where = f"recording {self.name!r} of site {self.site.name!r}"
         site = self.site
-        cutter = RowCutter(where, site.variables, site.layout, site.index.clock, self.first_row)
+        cutter = RowCutter(where, site.variables, site.layout, site.index.clock)
         segments: list[tuple[int, int]] = []
         for block in self._feed(cutter):
             self.start = cutter.start
@@ -428,9 +420,6 @@ class ParquetSite(FileSite):
         Rows held in memory at once.
     name
         The site's name in messages; by default the first file's.
-    joined
-        Whether the files, in the order given, are pieces of one table: a recording goes on in the next file, and lags reach
-        back into the file before. By default a recording ends with its file.
 
     Examples
     --------

@@ -12,11 +12,10 @@ import tempfile
 import weakref
 import zlib
 from abc import ABC, abstractmethod
-from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial
-from itertools import accumulate, chain
+from itertools import chain
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
@@ -389,103 +388,56 @@ class _ArrowFile(_File):
 
 
 class ParquetTable(_ArrowFile):
-    """A Parquet file, or several that follow each other as one table: a file of `later` begins where the one before ends.
-
-    `path` is the first file's, for names and messages.
-    """
+    """A Parquet file."""
 
     seekable = True
 
-    def __init__(self, path: Path, later: tuple[Path, ...] = ()) -> None:
-        super().__init__(path)
-        self.later = later
-
-    def _open(self, path: Path | None = None) -> Any:
+    def _open(self) -> Any:
         with _needing("pyarrow", "parquet"):
             import pyarrow.parquet as pq
-        path = path or self.path
-        with reading(f"file {str(path)!r}", "Parquet"):
+        with reading(self.where, "Parquet"):
             # A buffered stream reads pages as they are needed; without it whole column chunks would be held.
-            return pq.ParquetFile(path, buffer_size=1 << 18, pre_buffer=False)
+            return pq.ParquetFile(self.path, buffer_size=1 << 18, pre_buffer=False)
 
     def _schema(self) -> Any:
         with self._open() as file:
             return file.schema_arrow
 
-    def version(self) -> object:
-        """Return what changes with the files."""
-        return [self._found(path) for path in (self.path, *self.later)]
-
-    def columns(self) -> tuple[str, ...]:
-        """Return the names in the schema of the first file, which all others have to have."""
-        for path in self.later:
-            lacking = sorted({*self._names} ^ {*ParquetTable(path)._names})
-            if lacking:
-                raise FileError(
-                    f"files {str(self.path)!r} and {str(path)!r} cannot be joined: column {lacking[0]!r} is in one of them "
-                    "only; give files with the same columns."
-                )
-        return super().columns()
-
     def frame(self) -> pd.DataFrame:
         """Return the whole table, with the index it was written with."""
-        parts: list[pd.DataFrame] = []
-        for path in (self.path, *self.later):
-            with self._open(path) as file, reading(f"file {str(path)!r}", "Parquet"):
-                parts.append(file.read().to_pandas())
-        return pd.concat(parts) if self.later else parts[0]
-
-    @cached_property
-    def starts(self) -> tuple[int, ...]:
-        """The first row of every file and, last, the number of rows, from the files' footers."""
-        sizes = []
-        for path in (self.path, *self.later):
-            with self._open(path) as file:
-                sizes.append(int(file.metadata.num_rows))
-        return (0, *accumulate(sizes))
+        with self._open() as file, reading(self.where, "Parquet"):
+            whole: pd.DataFrame = file.read().to_pandas()
+        return whole
 
     def n_rows(self) -> int | None:
         """Return the number of rows."""
-        return self.starts[-1]
+        with self._open() as file:
+            return int(file.metadata.num_rows)
 
     def frames(self, columns: Sequence[str], start: int, batch_rows: int) -> tuple[int, Frames]:
         """(first row, batches of these columns from there on), from the row group that holds row `start`."""
-        number = min(max(bisect_right(self.starts, start) - 1, 0), len(self.later))
-        paths = (self.path, *self.later)[number:]
-        first, group = self.starts[number], 0
-        with self._open(paths[0]) as file:
+        first, group = 0, 0
+        with self._open() as file:
             while group < file.num_row_groups and first + file.metadata.row_group(group).num_rows <= start:
                 first += file.metadata.row_group(group).num_rows
                 group += 1
-        groups = (group, *(0 for _ in paths[1:]))
-        parts = (self._rows(one, columns, at, batch_rows) for one, at in zip(paths, groups, strict=True))
-        return first, chain.from_iterable(parts)
+        return first, self._rows(columns, group, batch_rows)
 
     def _frames(self, columns: list[str], batch_rows: int) -> Frames:
         return self.frames(columns, 0, batch_rows)[1]
 
-    def _rows(self, path: Path, columns: Sequence[str], group: int, batch_rows: int) -> Frames:
-        with self._open(path) as file:
+    def _rows(self, columns: Sequence[str], group: int, batch_rows: int) -> Frames:
+        with self._open() as file:
             groups = list(range(group, file.num_row_groups))
             read = {"row_groups": groups, "columns": list(columns), "use_threads": False}
             batches = file.iter_batches(batch_rows, **read) if groups else iter(())
             while True:
-                with reading(f"file {str(path)!r}", "Parquet"):
+                with reading(self.where, "Parquet"):
                     batch = next(batches, None)
                 if batch is None:
                     return
                 # Columns stay where they were read to; numbers are copied once, by `layout.frame_values`.
                 yield batch.to_pandas(ignore_metadata=True, split_blocks=True)
-
-
-def joined_table(tables: Sequence[Table]) -> Table:
-    """Return Parquet files, in this order, as one table."""
-    parts = [one for one in tables if isinstance(one, ParquetTable)]
-    if len(parts) < len(tables):
-        raise ParameterError(
-            "joined=True needs Parquet files, which can be read from the middle; convert the files or leave it out."
-        )
-    return ParquetTable(parts[0].path, tuple(one.path for one in parts[1:]))
 
 
 class ArrowTable(_ArrowFile):
@@ -577,8 +529,6 @@ class StreamTable(Table):
         native, kind = self.source.to_native(), self.source.implementation
         if kind.is_duckdb():
             return _of_relation(native, columns, batch_rows)
-        if kind.is_dask():
-            return (part.compute() for part in native[columns].partitions)
         if kind.is_polars() and hasattr(native, "collect_batches"):
             batches = native.select(columns).collect_batches(chunk_size=batch_rows, maintain_order=True)
         elif kind.is_ibis():

@@ -10,7 +10,7 @@ May import: runtime and below.
 from __future__ import annotations
 
 from feddbn.engine.server import conduct
-from feddbn.engine.site import Endpoint, make_sites, open_keeper, open_site
+from feddbn.engine.site import Endpoint, make_sites, open_site
 from feddbn.federation.protocol.messages import MAX_MESSAGE_BYTES, Exchange
 
 VERSION = 1
@@ -23,6 +23,5 @@ __all__ = [
     "Exchange",
     "conduct",
     "make_sites",
-    "open_keeper",
     "open_site",
 ]

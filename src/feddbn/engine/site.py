@@ -12,19 +12,17 @@ from typing import TYPE_CHECKING, Protocol
 from feddbn.errors import FeddbnError, FileError, SiteRefused
 from feddbn.federation.protocol.messages import WITHHELD, encode_reply, refusal, sentence_of
 from feddbn.privacy.keys import RandomBytes
-from feddbn.runtime.engines.interface import SITE_SETTINGS, FederationPlan, engine_of, is_kit
 from feddbn.runtime.settings import SiteSettings, read_site_settings
-from feddbn.runtime.site.kit_files import KEEPER_SETTINGS, owner_only, write_site_files
+from feddbn.runtime.site.kit_files import SITE_SETTINGS, check_names, owner_only, write_site_files
 
 if TYPE_CHECKING:
-    from feddbn.runtime.keeper import Keeper
     from feddbn.runtime.site.current import CurrentSite
 
 _log = logging.getLogger("feddbn.site")
 
 
 class Endpoint(Protocol):
-    """One site, or a keeper: bytes in, bytes out.
+    """One site: bytes in, bytes out.
 
     All that it must remember is in its state folder before an answer leaves. So it may live as long as the site, or be opened
     anew for each message, also in a new process; of two that live at the same time only one goes on with a run. Its policy is
@@ -102,12 +100,12 @@ class _SiteInFolder:
 def open_site(
     folder: str | Path, *, submitter: str = "", entropy: Callable[[int], bytes] = os.urandom
 ) -> Endpoint:
-    """Return the endpoint of the site, or of the keeper, in a folder.
+    """Return the endpoint of the site in a folder.
 
     Parameters
     ----------
     folder
-        A site's kit, a folder with its ``feddbn_site.toml``, or that file; or those of a keeper.
+        A site's kit, a folder with its ``feddbn_site.toml``, or that file.
     submitter
         Who sent the study, where the platform knows: a study that names another lead is then refused.
     entropy
@@ -128,10 +126,7 @@ def open_site(
     ...     open_site(places["north"]).name
     'north'
     """
-    place = Path(folder)
-    if KEEPER_SETTINGS in (place.name, *(path.name for path in place.glob(KEEPER_SETTINGS))):
-        return open_keeper(place)
-    return _SiteInFolder(read_site_settings(_settings_in(place)), submitter, entropy)
+    return _SiteInFolder(read_site_settings(_settings_in(Path(folder))), submitter, entropy)
 
 
 class SiteCalled:
@@ -164,7 +159,7 @@ class SiteCalled:
 
 
 def _settings_in(folder: Path) -> Path:
-    path = engine_of(folder).site_settings(folder) if is_kit(folder) else folder
+    path = folder / SITE_SETTINGS if folder.is_dir() else folder
     if not path.is_file():
         raise FileError(
             f"{folder} is no site: it has no {SITE_SETTINGS}; name a site's kit, or a folder that `make_sites` has made.",
@@ -173,34 +168,9 @@ def _settings_in(folder: Path) -> Path:
     return path
 
 
-def open_keeper(folder: str | Path) -> Keeper:
-    """Return the endpoint of the keeper in a folder, which `make_sites` has made, or with its ``feddbn_keeper.toml``.
-
-    It is reached by the same exchange as the sites, under its own name, and like them can be opened anew for each message.
-
-    Raises
-    ------
-    FileError
-        If there is no keeper, or its settings cannot be read.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from feddbn.engine import make_sites, open_keeper
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     places = make_sites(folder, ["north", "south", "west"], keepers=["keeper-a", "keeper-b"])
-    ...     open_keeper(places["keeper-a"]).openings
-    []
-    """
-    from feddbn.runtime.keeper import open_keeper
-
-    return open_keeper(Path(folder))
-
-
 def make_sites(
     folder: str | Path,
     names: Iterable[str],
-    keepers: Iterable[str] = (),
     *,
     entropy: Callable[[int], bytes] = os.urandom,
 ) -> dict[str, Path]:
@@ -215,15 +185,13 @@ def make_sites(
         Where the folders are made.
     names
         Of the sites.
-    keepers
-        Names of keepers, for studies that name two of them; each has a folder, too.
     entropy
         Returns so many random bytes, of which the secret identities are made; a test gives a source with a seed.
 
     Returns
     -------
     dict
-        Name -> folder, of sites and keepers.
+        Name -> folder.
 
     Raises
     ------
@@ -241,19 +209,17 @@ def make_sites(
     """
     root = Path(folder).resolve()
     own = tuple(names)
-    plan = FederationPlan("sites", "localhost", (*own, *keepers))
-    places = {name: root / name for name in plan.sites}
+    check_names(own)
+    places = {name: root / name for name in own}
     for name, place in places.items():
         if place.exists():
             raise FileError(
                 f"{place} is there already, so {name!r} is not made; choose another folder.",
                 code="site-there",
             )
-    for name, place in places.items():
-        (place / "data" if name in own else place).mkdir(parents=True)
-    sites = {name: place for name, place in places.items() if name in own}
-    keeping = {name: place for name, place in places.items() if name not in own}
-    write_site_files(sites, keepers=keeping, entropy=entropy)
+    for place in places.values():
+        (place / "data").mkdir(parents=True)
+    write_site_files(places, entropy=entropy)
     for place in places.values():
         owner_only(place)
     return places

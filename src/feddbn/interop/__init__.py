@@ -2,8 +2,6 @@
 
     tigramite       conditional independence for PCMCI, PCMCI+ and LPCMCI      `feddbn.interop.tigramite`
     causal-learn    PC, FCI, GES, GRaSP, BOSS                                  `feddbn.interop.causal_learn`
-    statsmodels     vector autoregressions: tables, Granger tests, responses   `feddbn.interop.autoregression`
-    scikit-learn    ridge and lasso                                            `feddbn.interop.regression`
     pgmpy, DoWhy    learned networks as their graphs                           `feddbn.interop.graphs`
 
 Each module imports its package itself, so only those in use have to be installed.

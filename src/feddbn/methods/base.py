@@ -18,8 +18,6 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import NotFittedError
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.backend.device import HOST, Device, one_thread
-from feddbn.core.backend.torch_device import open_device
 from feddbn.core.constraints import Edge, EdgeConstraints
 from feddbn.core.designs.cells import MappedSite
 from feddbn.core.designs.recordings import all_rows
@@ -27,6 +25,7 @@ from feddbn.core.orders.hidden import HiddenDoubts
 from feddbn.core.penalised.path import RoundRecord, Status
 from feddbn.core.statistics.moments import Moments, dependences, safe_roots
 from feddbn.core.statistics.survey import FEWEST_SITES
+from feddbn.core.threads import one_thread
 from feddbn.data import SiteData, check_sites, read_sites, summary
 from feddbn.data.layout import Layout
 from feddbn.data.memory import check_magnitudes, with_columns
@@ -56,6 +55,7 @@ from feddbn.model.dbn import DBN
 from feddbn.model.definitions import far_definitions
 from feddbn.model.dynamics import rows_with_past
 from feddbn.preflight import quick_warnings
+from feddbn.preflight.made_up import filled_in
 from feddbn.results.edge_table import without_direction
 from feddbn.results.identities import Identity, near_identities
 from feddbn.results.remarks import (
@@ -135,7 +135,6 @@ def history_frame(history: Iterable[object], seconds: Iterable[float] | None = N
 def simulated(
     data: Any,
     *,
-    device: str = "cpu",
     protection: str = "exact",
     random_state: int = 0,
     layout: Layout | None = None,
@@ -147,8 +146,6 @@ def simulated(
     ----------
     data
         Anything `feddbn.data.read_sites` takes.
-    device
-        Who multiplies the rows: "cpu"; "auto": a GPU where torch finds one and the work pays; "cuda" (docs/performance.md).
     protection, random_state
         "exact": the sums as they are; "noise": with noise of .3 of their own sampling errors, as masked studies between
         institutions have it by default, drawn by `random_state`.
@@ -159,17 +156,17 @@ def simulated(
     --------
     >>> import feddbn
     >>> data = feddbn.simulate(d=3, n_sites=2, n_samples=200, random_state=0)
-    >>> federation = feddbn.simulated(data.sites, device="cpu")
+    >>> federation = feddbn.simulated(data.sites)
     >>> feddbn.OneShotDBN(federation=federation).fit(None).W_.shape
     (3, 3)
     """
-    sites, on = read_sites(data, layout=Layout.of(layout, columns, "simulated")), open_device(device)
+    sites = read_sites(data, layout=Layout.of(layout, columns, "simulated"))
     word("exact", "noise").check("protection", protection)
     if protection == "exact":
-        return in_process(sites, on)
+        return in_process(sites)
     return InProcessFederation(
         {
-            name: Site(name, site, (SamplingNoise(f"{random_state} {name}".encode()),), on)
+            name: Site(name, site, (SamplingNoise(f"{random_state} {name}".encode()),))
             for name, site in sites.items()
         }
     )
@@ -181,9 +178,9 @@ def learned_from(federation: Federation, rows: Prepare) -> Federation:
     return federation if kept == tuple(federation.variables) else FewerVariables(federation, kept, ())
 
 
-def in_process(sites: Mapping[str, SiteData], device: Device = HOST) -> InProcessFederation:
+def in_process(sites: Mapping[str, SiteData]) -> InProcessFederation:
     """Return a federation of sites that were read already."""
-    return InProcessFederation({name: Site(name, site, device=device) for name, site in sites.items()})
+    return InProcessFederation({name: Site(name, site) for name, site in sites.items()})
 
 
 def _frames_of_package() -> int:
@@ -323,7 +320,7 @@ class FederatedEstimator(ShownEstimator, BaseEstimator, Generic[S]):  # type: ig
         return rows.answered_by(federation.answered_tasks, is_by_row=is_by_row)
 
     def set_params(self, **given: Any) -> Any:
-        """Change arguments by their names, plain, with a dot or flat, and return self."""
+        """Change arguments by their names, plain or with a dot, and return self."""
         now = self.get_params(deep=False)
         for name, value in self.settings.completed(given, type(self).__name__, now=now).items():
             setattr(self, name, value)
@@ -332,11 +329,6 @@ class FederatedEstimator(ShownEstimator, BaseEstimator, Generic[S]):  # type: ig
     def check_parameters(self) -> None:
         """Refuse arguments that cannot be, with a sentence; needs no data."""
         self.settings(**self.get_params(deep=False))
-
-    @property
-    def warnings_(self) -> list[str]:
-        """What a fit found and did, as text; `findings_` has it with codes and numbers. It goes in the next version."""
-        return [say(one) for one in self.findings_ if one.level != "good"]
 
     def _tell(self, *found: Finding | str, warn: type[Warning] | None = None) -> None:
         """Add to `findings_`, and warn of it where `warn` says as what."""
@@ -409,6 +401,11 @@ class FederatedEstimator(ShownEstimator, BaseEstimator, Generic[S]):  # type: ig
         self._tell(*far_definitions(as_read.values(), self._rows.definitions))
         declared = [name for name in layout.keys.values() if name is not None]
         found = quick_warnings(data, sites, self.sites_, n_lags, declared, not self._rows.fills)
+        if not self._rows.is_settled:
+            maps = self._rows.given.cell_maps
+            found += filled_in(
+                {name: MappedSite(site, maps) for name, site in sites.items()}, self._rows.inputs
+            )
         known = np.atleast_1d(np.asarray(self._rows.empty_values, dtype=float)).tolist()
         self._tell(*(one for one in found if one.code != "sentinel" or one.values["value"] not in known))
         at_home = in_process(sites)

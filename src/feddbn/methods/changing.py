@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,7 +17,7 @@ from feddbn.core.orders.parents import Criterion
 from feddbn.core.statistics.diagnostics import outputs_of
 from feddbn.data import ROW_TIMES, SiteData
 from feddbn.errors import DataError, Given, ParameterError
-from feddbn.federation.programs.changing import ChangingOutcome, changing_program, site_clocks_program
+from feddbn.federation.programs.changing import ChangingOutcome, changing_program
 from feddbn.federation.programs.oneshot import OneShotOptions
 from feddbn.federation.protocol.rows import CALENDAR, MOST_TIME_BLOCKS, BlockWish, period_numbers
 from feddbn.federation.protocol.task import Federation, Observer, fewest_sites
@@ -36,7 +35,6 @@ __all__ = [
     "COURSES",
     "DRIFT",
     "SEGMENT_EDGES",
-    "SITE_CHANGES",
     "VARIANCE_CHANGES",
     "ChangingDBN",
     "ChangingSettings",
@@ -84,7 +82,6 @@ def _range(wish: BlockWish, sites: Mapping[str, SiteData]) -> tuple[int, int]:
 SEGMENT_EDGES = ("segment", "source", "target", "lag", "weight", "probability")
 CHANGES = ("source", "target", "lag", "row", "before", "after", "probability")
 VARIANCE_CHANGES = ("target", "what", "row", "before", "after", "probability")
-SITE_CHANGES = ("site", "row", "before", "after")
 COURSES = ("what", "source", "target", "lag", "start", "weight")
 DRIFT = ("what", "source", "target", "lag", "start", "middle", "end", "probability")
 _LONG_LAST = 2.0
@@ -112,19 +109,6 @@ def _segments(outcome: ChangingOutcome) -> pd.DataFrame:
             "rows": [round(float(n)) for n in outcome.changing.grams.n],
         }
     )
-
-
-def _site_changes(outcome: ChangingOutcome) -> pd.DataFrame | None:
-    """Where each site goes from one regime to another; regimes that it does not go through are left out."""
-    if outcome.site_cuts is None or outcome.site_blocks is None:
-        return None
-    rows = []
-    for site, cuts in outcome.site_cuts.items():
-        edges = (0, *cuts, outcome.site_blocks.n)
-        own = [(r, a) for r, (a, b) in enumerate(pairwise(edges), start=1) if b > a]
-        for (before, _), (after, start) in pairwise(own):
-            rows.append((site, outcome.site_blocks.start(start), before, after))
-    return pd.DataFrame(rows, columns=list(SITE_CHANGES))
 
 
 def _probability(difference: float) -> float:
@@ -270,7 +254,7 @@ def _findings(outcome: ChangingOutcome, changes: pd.DataFrame, drift: pd.DataFra
     blocks, cuts = outcome.blocks, outcome.changing.cuts
     if cuts:
         wish = blocks.wish
-        kind = "rows" if blocks.rows else "sites" if outcome.site_cuts is not None else wish.kind
+        kind = "rows" if blocks.rows else wish.kind
         places = {"places": [str(blocks.start(cut)) for cut in cuts], "by": kind, "rows": blocks.rows}
         unit = {"period": wish.period, "column": wish.column}
         yield Finding("changes", "note", {**places, **unit, "n_edges": len(changes)})
@@ -300,13 +284,6 @@ class ChangingSettings(PreparedSettings):
         '`federation` would have too few rows per block. "year", "month", "week", "day", "hour" or "minute": by the rows\' '
         'times (UTC if they have a time zone); a `federation` also needs the first block, such as "month from 2024-01". '
         '"column:NAME": a column with block numbers 0, 1, ... that is not a variable.',
-    )
-    clock: str = setting(
-        "common",
-        word("common", "site"),
-        '"common": all sites change at the same time. "site": all sites have the same sequence of networks, but each '
-        'changes at its own times (`site_changes_`). "site" needs all data in this process, and has no drift and no checks '
-        "of residuals.",
     )
     max_changes: int = setting(5, whole(0), "Largest number of changes.")
     drift: bool | str = setting(
@@ -351,10 +328,6 @@ class ChangingSettings(PreparedSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         BlockWish.of(self.blocks)
-        if self.clock == "site":
-            for name, value in (("drift", self.drift), ("check_residuals", self.check_residuals)):
-                if value is True:
-                    raise ParameterError(f"{name}=True needs clock='common'; leave one of the two out.")
 
 
 class ChangingDBN(DBNEstimator[ChangingSettings]):
@@ -383,9 +356,6 @@ class ChangingDBN(DBNEstimator[ChangingSettings]):
         drift, in the first block, in the middle and in the last one.
     drift_courses_
         DataFrame what, source, target, lag, start, weight: the same in every block.
-    site_changes_
-        With ``clock="site"`` a DataFrame site, row, before, after: where each site goes from which regime to which, counted
-        from 1 as in ``segments_``; None with a common clock.
     segment_edges_
         DataFrame segment, source, target, lag, weight, probability: the edges of every segment, and the probability by BIC
         that each is there, given the order and the changes.
@@ -394,8 +364,7 @@ class ChangingDBN(DBNEstimator[ChangingSettings]):
     variance_changes_
         DataFrame target, what, row, before, after, probability: noise variances and levels (intercepts) that change.
     change_scores_
-        Total score for 0, 1, 2, ... changes, less that for none; the lowest is taken unless drift explains more. Empty with
-        ``clock="site"``.
+        Total score for 0, 1, 2, ... changes, less that for none; the lowest is taken unless drift explains more.
     block_rows_, n_blocks_
         Rows of a recording in a block (0 with a calendar or a column), and number of the blocks.
     residuals_
@@ -456,11 +425,6 @@ class ChangingDBN(DBNEstimator[ChangingSettings]):
             change_price=float(settings.change_penalty),
             drift=bool(settings.drift),
         )
-        if settings.clock == "site" and sites is None:
-            raise ParameterError(
-                "clock='site' needs data in this process: sums over sites in which sites cut their own rows would show the "
-                "rows of single sites; use clock='common' with a federation."
-            )
         wish = first_block(BlockWish.of(settings.blocks), sites)
         rng = np.random.default_rng(settings.random_state)
         # In one process nobody has to be asked whether a block of few rows may be told.
@@ -468,24 +432,17 @@ class ChangingDBN(DBNEstimator[ChangingSettings]):
         checks = are_looked_at(
             self._settings.check_residuals, federation, by_default=not self._rows.is_settled
         )
-        if sites is not None and settings.clock == "site":
-            # Sites that change at different times differ.
-            options = replace(options, prepare=replace(options.prepare, on_disagreement="ignore"))
-            program = site_clocks_program(
-                self._variables, constraints, options, changes, wish, tuple(sites), rng
-            )
-        else:
-            program = changing_program(
-                self._variables,
-                constraints,
-                options,
-                changes,
-                wish,
-                n_sites,
-                rng,
-                checks=checks,
-                fewest_sites=fewest_sites(federation),
-            )
+        program = changing_program(
+            self._variables,
+            constraints,
+            options,
+            changes,
+            wish,
+            n_sites,
+            rng,
+            checks=checks,
+            fewest_sites=fewest_sites(federation),
+        )
         outcome, _ = self._run(program, federation, observer)
         self._set_outcome(outcome, constraints, criterion)
         self._say_residuals(outcome.report)
@@ -514,10 +471,8 @@ class ChangingDBN(DBNEstimator[ChangingSettings]):
         if found.functions is not None:
             last = _network(found.network_at(outcome.blocks.n - 1), mean, names)
         self._set_network(last, last)
-        blocks = outcome.site_blocks or outcome.blocks
-        self.block_rows_, self.n_blocks_ = blocks.rows, blocks.n
+        self.block_rows_, self.n_blocks_ = outcome.blocks.rows, outcome.blocks.n
         self.segments_ = _segments(outcome)
-        self.site_changes_ = _site_changes(outcome)
         self.changes_ = _changes(outcome, names, constraints, criterion)
         self.variance_changes_ = _variance_changes(outcome, networks, names, constraints, criterion)
         self.drift_courses_ = _courses(outcome, mean, names)

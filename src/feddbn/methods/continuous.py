@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,7 +19,7 @@ from feddbn.data.layout import Layout
 from feddbn.errors import DataError, ParameterError, ResidualsWarning
 from feddbn.federation.programs.continuous import AskedLags, lag_sums_program
 from feddbn.federation.protocol.task import Federation, Observer, fewest_sites
-from feddbn.federation.sums.lags import clock_of, lag_design, public_units
+from feddbn.federation.sums.lags import clock_of, lag_design
 from feddbn.federation.sums.prepare import AS_THEY_ARE, Prepare
 from feddbn.findings import Finding
 from feddbn.methods.base import DBNEstimator
@@ -28,7 +28,7 @@ from feddbn.model.forecast import Forecast
 from feddbn.model.network import Rows
 from feddbn.model.rates import Effect, RateNetwork
 from feddbn.results.calibration import ABSTAINED
-from feddbn.settings import MethodSettings, by_variable, nothing, number, setting, several, takes, text, whole
+from feddbn.settings import MethodSettings, nothing, number, setting, takes, text, whole
 from feddbn.words import say
 
 __all__ = ["ContinuousDBN", "ContinuousSettings"]
@@ -63,13 +63,6 @@ class ContinuousSettings(MethodSettings):
         | nothing(),
         "Length of a time step, the unit of rates and delays. None: an hour if times are dates, 1 if they are numbers, one "
         "row if there are no times. With a `federation`, None means one row, because only its sites know their clocks.",
-    )
-    units: Mapping[str, Sequence[float]] | None = setting(
-        None,
-        by_variable(several(number(), "two numbers"), "a mapping from variables to (level, scale)")
-        | nothing(),
-        "Only for differential privacy: usual level and scale of each variable, which must be public. The noise is scaled "
-        "by them.",
     )
     random_state: int | None = setting(
         0, whole(0) | nothing(), "Random seed of the average over sets of edges."
@@ -176,13 +169,9 @@ class ContinuousDBN(DBNEstimator[ContinuousSettings]):
         step = settings.step
         if step is None and sites is not None:
             step = _STEPS[clock_of(getattr(next(iter(sites.values())), "step", None))[0]]
-        # Noise is fitted to public units; without them nobody could say how much is enough.
-        has_noise = settings.units is not None or getattr(federation, "unit", None) is not None
-        units = public_units(settings.units, names) if has_noise else None
         design = lag_design(names, step, settings.shortest, settings.longest)
-        # Under noise nobody has to be hidden, and in one process nobody is.
-        n_sites = None if units is not None else fewest_sites(federation)
-        program = lag_sums_program(design, n_sites=n_sites, units=units)
+        # In one process nobody has to be hidden.
+        program = lag_sums_program(design, n_sites=fewest_sites(federation))
         asked, _ = self._run(program, federation, observer)
         self._learn(asked, step)
         if step is None:
@@ -190,18 +179,9 @@ class ContinuousDBN(DBNEstimator[ContinuousSettings]):
 
     def _learn(self, asked: AskedLags, step: str | None) -> None:
         names, sums = self._variables, _in_steps(asked.summed.sums, step)
-        if self._settings.units is None:
-            _require_different(sums, asked.summed.means, names)
+        _require_different(sums, asked.summed.means, names)
         try:
             rates = learn_rates(sums, np.random.default_rng(self._settings.random_state), variables=names)
-        except DataError as error:
-            if self._settings.units is None or error.code != "too-few-pairs":
-                raise
-            raise DataError(
-                "the noise hides too much of some variable's readings; use more recordings, fewer bins of delays "
-                "('shortest', 'longest'), or a larger epsilon.",
-                code="noise-hides",
-            ) from None
         except np.linalg.LinAlgError:
             raise DataError(
                 "no rates describe these readings: what is fitted has no solution; leave out variables that hardly change, "

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TypeVar
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.backend.device import HOST, Device
 from feddbn.core.constraints import EdgeConstraints
 from feddbn.core.penalised.optimum import Certificate
 from feddbn.core.penalised.path import StagedPath
@@ -47,12 +46,6 @@ __all__ = ["FDBNL"]
 S = TypeVar("S", bound=PreparedSettings)
 P = TypeVar("P", bound=PenalisedSettings)
 Q = TypeVar("Q", bound=PooledSettings)
-
-
-def device_of(federation: Federation) -> Device:
-    """Who multiplies large matrices for the server of a federation: what its sites use, if they live in this process."""
-    found: Device = getattr(federation, "device", HOST)
-    return found
 
 
 class IterativeEstimator(DBNEstimator[S]):
@@ -121,7 +114,6 @@ class PenalisedEstimator(IterativeEstimator[P]):
             self._constraints(),
             len(federation.sites),
             self._rows_on(federation),
-            device_of(federation),
         )
 
     def _fit(
@@ -271,5 +263,4 @@ class FDBNL(PooledEstimator[FDBNLSettings]):
             self._constraints(),
             len(federation.sites),
             self._rows_on(federation),
-            device_of(federation),
         )

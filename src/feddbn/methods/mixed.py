@@ -12,11 +12,12 @@ import pandas as pd
 from feddbn.core.arrays import FloatArray
 from feddbn.core.constraints import Edge
 from feddbn.core.glm import SEPARATED_SD, NodeEstimate
-from feddbn.core.kinds import Kind, read_kinds
+from feddbn.core.kinds import Kind
 from feddbn.core.orders.learn import Learned
 from feddbn.core.penalised.path import Status
 from feddbn.core.statistics.moments import dependences
 from feddbn.data import SiteData
+from feddbn.data.kinds import read_kinds
 from feddbn.federation.programs.mixed import MixedOptions, MixedOutcome, mixed_program
 from feddbn.federation.protocol.task import Federation, Observer, fewest_sites, run_program
 from feddbn.federation.sums.in_view import LEVEL_ROWS

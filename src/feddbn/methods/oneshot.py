@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.backend.device import one_thread
 from feddbn.core.constraints import Edge
-from feddbn.core.designs.checks import ROWS_PER_COLUMN, rows_level
 from feddbn.core.designs.features import callable_map, feature_map, register_feature_map
 from feddbn.core.orders.learn import (
     OrderLearner,
@@ -26,7 +23,9 @@ from feddbn.core.orders.learn import (
 from feddbn.core.orders.parents import Criterion
 from feddbn.core.statistics.diagnostics import outputs_of, slow_findings
 from feddbn.core.statistics.moments import Moments
+from feddbn.core.threads import one_thread
 from feddbn.data import SiteData
+from feddbn.data.checks import ROWS_PER_COLUMN, rows_level
 from feddbn.errors import Given, ParameterError, ResidualsWarning, ResultWarning, UnitsWarning
 from feddbn.federation.programs.alone import Alone, alone_program, is_compared
 from feddbn.federation.programs.curved import (
@@ -78,10 +77,6 @@ from feddbn.words import say
 __all__ = ["OneShotDBN", "OneShotSettings"]
 
 _DEFAULT_PENALTY = {"bic": (2.0, 0.0), "ebic": (1.0, 0.5)}
-# With fewer effective rows under noise curves miss a quarter of the edges and more (docs/oneshot.md, Under noise).
-_ROWS_PER_COLUMN, _FEWEST_ROWS = 5.0, 200.0
-_RANKER = "LaggedEdgeRanker (feddbn.methods.edge_ranking) has it"
-_PENALISED = "Dynotears(lambda_w=..., lambda_a=...) has it, and feddbn.select chooses penalties"
 
 
 @dataclass(frozen=True, repr=False)
@@ -175,13 +170,6 @@ class OneShotSettings(PreparedSettings):
     may_be: ClassVar[Mapping[str, Rule]] = {
         **PreparedSettings.may_be,
         "scale": word("auto", "none", "federated"),
-    }
-    gone: ClassVar[Mapping[str, str]] = {
-        "search": f"it always searches over orders; {_PENALISED}.",
-        "l1_penalty": f"{_PENALISED}.",
-        "smoothing": f"{_RANKER}.",
-        "center_by": f"{_RANKER}.",
-        "device": "a device belongs to the federation: give federation=feddbn.simulated(data, device=...).",
     }
 
     def __post_init__(self) -> None:
@@ -368,8 +356,8 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
         is_answered = tasks is None or "gram.functions" in tasks
         if settings.is_curved and not is_answered:
             raise ParameterError(
-                f"features={settings.features!r} needs the task 'gram.functions', which this federation does not answer; "
-                "where sites add noise use private_federation(..., curves=True), else features='linear'.",
+                f"features={settings.features!r} needs the task 'gram.functions', which this federation does not answer: "
+                "sums of curves carry no noise; use features='linear'.",
                 code="curves-not-answered",
             )
         if settings.features == "auto":
@@ -405,11 +393,10 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
             asked.treatment,
         )
         n_rows = asked.n_rows or outcome.moments.n
-        # It does not wait for resamples, and is asked after them: whoever refuses one question is not asked another.
-        following = partial(alone_program, network, intercept, n_rows)
+        # Asked after resamples: whoever refuses one question is not asked another.
         if self._settings.fdr is None:
-            fit = yield from self._resampled(fit, federation, following())
-        return fit, (yield from following())
+            fit = yield from self._resampled(fit, federation)
+        return fit, (yield from alone_program(network, intercept, n_rows))
 
     def _discovered(self, outcome: OneShotOutcome, report: ResidualReport | None) -> OneShotOutcome:
         """The network of discoveries, where a level is set and that has not been done."""
@@ -424,10 +411,8 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
         fit = yield from self._once(federation)
         return (yield from self._resampled(fit, federation))
 
-    def _resampled(
-        self, fit: Fit, federation: Federation, following: ServerProgram[Any] | None = None
-    ) -> ServerProgram[Fit]:
-        """Ask for resamples, if sites answer that; `following` is what is asked next."""
+    def _resampled(self, fit: Fit, federation: Federation) -> ServerProgram[Fit]:
+        """Ask for resamples, if sites answer that."""
         n, d = self._settings.resamples, len(self._variables)
         if n == "auto":
             n = usual_resamples(d)
@@ -438,7 +423,7 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
         names, constraints, options = self._variables, self._constraints(), self._settings.options
         options = replace(options, prepare=self._rows_on(federation))
         seed = self._settings.random_state or 0
-        return (yield from resampled_program(names, constraints, options, fit, int(n), seed, following))
+        return (yield from resampled_program(names, constraints, options, fit, int(n), seed))
 
     def _once(self, federation: Federation) -> ServerProgram[Fit]:
         """Straight lines, curves, or what the residuals are for."""
@@ -604,12 +589,7 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
 
     def _say_curves(self, curved: CurvedOutcome) -> None:
         """Say what is curved, and why that was modelled if nobody asked for it."""
-        n, q, network = curved.told.moments.n, curved.design.q, curved.network
-        if curved.is_noisy and n < max(_ROWS_PER_COLUMN * q, _FEWEST_ROWS):
-            # So few effective rows for so many columns miss curves and weak edges.
-            others = ["linear"] if curved.design.terms[1].basis.width == 1 else ["quadratic", "linear"]
-            few = Finding("few-rows-for-curves", "warning", {"n": float(n), "q": q, "others": others})
-            self._tell(few, warn=ResultWarning)
+        network = curved.network
         values = {
             "n_curves": len(network.curves),
             "n_edges": int(np.count_nonzero(network.weights)),
@@ -645,10 +625,7 @@ def _features_name(curved: CurvedOutcome) -> str:
 
 
 def shapes_of(curved: CurvedOutcome) -> dict[str, Any]:
-    """Return the curves and products of a network as `DBN` takes them.
-
-    Under noise curves have no band: one that counts effective rows would be too narrow (docs/oneshot.md, Under noise).
-    """
+    """Return the curves and products of a network as `DBN` takes them."""
     origin, scale, basis = curved.design.origin, curved.design.scale, _features_name(curved)
     curves = tuple(
         Curve(
@@ -659,7 +636,7 @@ def shapes_of(curved: CurvedOutcome) -> dict[str, Any]:
             scale[one.source],
             tuple(one.coefficients.tolist()),
             basis,
-            () if curved.is_noisy else tuple(map(tuple, one.covariance.tolist())),
+            tuple(map(tuple, one.covariance.tolist())),
         )
         for one in curved.network.curves
     )

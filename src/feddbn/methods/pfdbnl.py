@@ -26,7 +26,7 @@ from feddbn.methods.selection import auto_selection
 from feddbn.model.dbn import DBN
 from feddbn.results.remarks import are_looked_at
 from feddbn.results.shared_edges import SharedEdges, counts_of_networks, shared_edges_of
-from feddbn.settings import takes, whole
+from feddbn.settings import takes
 
 __all__ = ["PFDBNL"]
 
@@ -127,14 +127,14 @@ class PFDBNL(IterativeEstimator[PFDBNLSettings]):
 
     @property
     def _is_partial(self) -> bool:
-        return self._settings.partial.is_some
+        return self._settings.different_variables
 
     def _look(self, fit: PersonalFit, federation: Federation, observer: Observer | None) -> None:
         """Say what residuals near the sites' own networks tell, if they are looked at."""
         settings = self._settings
         # What a site has not measured is missing from its residuals.
         by_default = settings.schedule != "paper" and not (
-            settings.rows.is_settled or settings.partial.is_some
+            settings.rows.is_settled or settings.different_variables
         )
         if not are_looked_at(settings.check_residuals, federation, by_default=by_default):
             return
@@ -156,22 +156,16 @@ class PFDBNL(IterativeEstimator[PFDBNLSettings]):
 
     def _read(self, data: Any, layout: Layout) -> Mapping[str, SiteData]:
         """Return the sites; with `different_variables` each as it is, over the union of all names."""
-        if not self._settings.partial.different_variables:
+        if not self._settings.different_variables:
             return super()._read(data, layout)
         return read_sites(data, same_variables=False, layout=layout)
 
     def _check(self, sites: Mapping[str, SiteData], n_lags: int) -> None:
-        partial = self._settings.partial
-        lags = dict(partial.site_lags or {})
-        for name, p in lags.items():
-            if name not in sites:
-                raise ParameterError(f"site_lags names {name!r}, which is not a site of the data.")
-            whole(0, n_lags).check(f"site_lags[{name!r}]", p)
-        if not partial.is_some:
+        if not self._settings.different_variables:
             super()._check(sites, n_lags)
             return
         for name, site in sites.items():
-            check_sites({name: site}, lags.get(name, n_lags))
+            check_sites({name: site}, n_lags)
 
     def _set_fit(self, fit: PersonalFit, seconds: list[float]) -> None:
         run, variables = fit.run, self._variables
@@ -192,15 +186,14 @@ class PFDBNL(IterativeEstimator[PFDBNLSettings]):
         self.dbns_: dict[str, DBN] = {}
         self.dbns_raw_: dict[str, DBN] = {}
         certificates: dict[str, tuple[float, float]] = {}
-        variables, most_lags, full = self._variables, self._value("n_lags"), self._constraints()
+        variables, n_lags, full = self._variables, int(self._value("n_lags")), self._constraints()
         for name in federation.sites:
             state = federation.state_of(name)
             if state is None:
                 continue
             own = personal_arrays(state)
             names = tuple(variables[i] for i in own["columns"].astype(int))
-            n_lags = (self._settings.partial.site_lags or {}).get(name, most_lags)
-            entries = Entries.of(names, variables, n_lags, most_lags)
+            entries = Entries.of(names, variables, n_lags)
             preparation = _part(fit.preparation, entries)
             loss = own["target_loss"][entries.columns]
             found = network(entries.take(own["C"]), preparation, names, loss)

@@ -169,7 +169,6 @@ def summary(
     }
     if is_federation(data):
         data, columns["federation"] = None, data
-    # What is left may be flat names of what is done to the rows, as up to version 0.2.
     made = MomentSummary(n_lags, prepare=prepare or Prepare()).set_params(**columns)
     found: Summary = made.fit(data, layout=layout, observer=observer, **read).summary_
     return found

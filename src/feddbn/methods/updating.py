@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from feddbn.core.backend.device import one_thread
+from feddbn.core.threads import one_thread
 from feddbn.data import SiteData
 from feddbn.data.checks import summary
 from feddbn.data.layout import Layout

@@ -594,10 +594,6 @@ class NaturalEffect:
             }
         )
 
-    def table(self, n: int = 41, level: float = 0.95) -> pd.DataFrame:
-        """The older name of `to_frame`."""
-        return self.to_frame(n, level)
-
     def _read(self, values: ArrayLike) -> FloatArray:
         found = []
         for value in np.atleast_1d(np.asarray(values, dtype=object)):

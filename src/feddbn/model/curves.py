@@ -19,7 +19,6 @@ from scipy.special import ndtri
 from feddbn.core.arrays import FloatArray
 from feddbn.core.designs.features import (
     CURVE_KNOTS,
-    DEFAULT_KNOTS,
     N_CURVES,
     SQUARE_REACH,
     curve_features,
@@ -289,10 +288,6 @@ class EdgeEffect:
             {"value": values, "effect": effect, "lower": lower, "upper": upper, "inside": inside}
         )
 
-    def table(self, n: int = 41, level: float = 0.95) -> pd.DataFrame:
-        """The older name of `to_frame`."""
-        return self.to_frame(n, level)
-
 
 def basis_features(basis: str, z: FloatArray, n: int) -> FloatArray:
     """(..., n) the first n functions of a basis at standardised values (...)."""
@@ -301,7 +296,7 @@ def basis_features(basis: str, z: FloatArray, n: int) -> FloatArray:
     if basis == "quadratic":
         return square_features(z)
     own = feature_map(basis)
-    flat = own(z.reshape(-1, 1), np.array(DEFAULT_KNOTS))[:, 0, int(own.has_identity) :]
+    flat = own(z.reshape(-1, 1))[:, 0, int(own.has_identity) :]
     if flat.shape[1] != n:
         raise ParameterError(
             f"a curve has {n} coefficients, but the feature map {basis!r} has {flat.shape[1]} functions here"

@@ -167,7 +167,6 @@ class DBN(Network, Shown):
     to_tigramite = graph.tigramite_arrays
     to_dict = export.plain_dict
     to_json = export.json_text
-    to_npz = export.write_npz
     to_csv = export.csv_text
     to_graphml = export.graphml_text
     to_dot = export.dot_text
@@ -287,11 +286,6 @@ class DBN(Network, Shown):
         return graph.time_series_graph(self) if kind == "time-series" else graph.summary_graph(self)
 
     @classmethod
-    def from_networkx(cls, time_series_graph: nx.DiGraph) -> Self:
-        """Inverse of `to_networkx` (``"time-series"``)."""
-        return cls(**graph.parts_of_graph(time_series_graph))
-
-    @classmethod
     def from_lingam(cls, adjacency_matrices: ArrayLike, variables: Sequence[str] | None = None) -> Self:
         """Network of ``VARLiNGAM.adjacency_matrices_``, without intercept and noise."""
         stack = graph.stack_of_lingam(adjacency_matrices)
@@ -316,18 +310,8 @@ class DBN(Network, Shown):
         return cls(**export.parts_of_json(source))
 
     @classmethod
-    def from_npz(cls, path: str | Path) -> Self:
-        """Inverse of `to_npz`."""
-        return cls(**export.parts_of_npz(path))
-
-    @classmethod
     def from_csv(
         cls, source: str | Path, variables: Sequence[str] | None = None, n_lags: int | None = None
     ) -> Self:
         """Network of a CSV edge list (path or text), without intercept and noise."""
         return cls(**export.parts_of_csv(source, variables, n_lags))
-
-    @classmethod
-    def from_graphml(cls, source: str | Path) -> Self:
-        """Inverse of `to_graphml`, from a path or from the text itself."""
-        return cls(**export.parts_of_graphml(source))

@@ -1,6 +1,6 @@
-"""Networks as files and text: JSON, npz, GraphML, CSV edge list, DOT.
+"""Networks as files and text: JSON, GraphML, CSV edge list, DOT.
 
-A reader never guesses: what is not the stated format, is damaged, or comes from a future version raises
+A reader never guesses: what is not the stated format, is damaged, or has another version raises
 `FileError` with one sentence. docs/schema.md describes the stored forms.
 """
 
@@ -10,12 +10,9 @@ import csv
 import io
 import json
 import re
-import zipfile
-import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
-from xml.etree.ElementTree import ParseError
 
 import numpy as np
 import pandas as pd
@@ -24,12 +21,10 @@ from feddbn.core.arrays import BoolArray
 from feddbn.errors import FileError, InputError, ParameterError, reading
 from feddbn.model.effects import coefficient_table, curves_table
 from feddbn.model.graph import (
-    PARTS,
     Parts,
     edge_table,
     parts_of,
     parts_of_edges,
-    parts_of_graph,
     plain_parts,
     time_series_graph,
 )
@@ -48,12 +43,9 @@ __all__ = [
     "json_text",
     "parts_of_csv",
     "parts_of_dict",
-    "parts_of_graphml",
     "parts_of_json",
-    "parts_of_npz",
     "plain_dict",
     "unguarded",
-    "write_npz",
     "write_text",
 ]
 
@@ -84,32 +76,15 @@ def guarded_frame(frame: pd.DataFrame) -> pd.DataFrame:
 
 _DOT_SHAPES = {"count": "box", "binary": "diamond", "ordinal": "hexagon", "categorical": "octagon"}
 FORMAT = "feddbn-dbn"
-VERSION = 6
-"""2 has `open_edges`, 3 `curves` and `products`, 4 `conditionals`, 5 `definitions`, 6 null for numbers that are not known; a
-network without them is written as the version that every reader of it understands."""
+VERSION = 1
 _ARRAYS = ("W", "A", "intercept", "noise_variances")
-_LISTS = {
-    "open_edges": "a list of pairs of variables",
-    "definitions": "formulas by name",
-    **dict.fromkeys(PARTS, "a list"),
-}
 
 
 def plain_dict(dbn: Network) -> dict[str, Any]:
     """The stored form as lists, numbers and text."""
     plain = {
         "format": FORMAT,
-        "version": 6
-        if dbn.intercept is None or dbn.noise_variances is None
-        else 5
-        if dbn.definitions
-        else 4
-        if dbn.conditionals
-        else 3
-        if dbn.parts
-        else 2
-        if dbn.open_edges
-        else 1,
+        "version": VERSION,
         "variables": list(dbn.variables),
         "n_lags": dbn.n_lags,
         "W": dbn.W.tolist(),
@@ -128,12 +103,9 @@ def parts_of_dict(stored: Mapping[str, Any], where: str = "this dict") -> Parts:
     """Inverse of `plain_dict`; keys it does not know are ignored."""
     if not isinstance(stored, Mapping) or stored.get("format") != FORMAT:
         raise FileError(f'{where} is not a stored network; it lacks "format": "{FORMAT}".')
-    version = stored.get("version")
-    if isinstance(version, bool) or not isinstance(version, int) or version < 1:
-        raise FileError(f"{where} has the version {version!r}, which is not a positive whole number.")
-    if version > VERSION:
+    if stored.get("version") != VERSION:
         raise FileError(
-            f"{where} has version {version}, but this package reads up to {VERSION}; update feddbn."
+            f"{where} has version {stored.get('version')!r}; this package reads version {VERSION}."
         )
     missing = [key for key in ("variables", "n_lags", *_ARRAYS) if key not in stored]
     if missing:
@@ -194,55 +166,6 @@ def parts_of_json(source: str | Path) -> Parts:
     text, where = _read(source, is_text=lambda s: s.lstrip().startswith("{"))
     with reading(where, "JSON"):
         stored = json.loads(text)
-    return parts_of_dict(stored, where)
-
-
-def write_npz(dbn: Network, path: str | Path) -> None:
-    """Write a compressed npz archive with the same keys as the JSON form."""
-    plain = plain_dict(dbn)
-    names = np.frombuffer(json.dumps(plain["variables"]).encode(), dtype=np.uint8)
-    more: dict[str, Any] = {
-        key: np.frombuffer(json.dumps(plain[key]).encode(), dtype=np.uint8) for key in _LISTS if key in plain
-    }
-    numbers: dict[str, Any] = {"intercept": dbn.intercept, "noise_variances": dbn.noise_variances}
-    with _target(path).open("wb") as file:
-        np.savez_compressed(
-            file,
-            format=np.array(FORMAT),
-            version=np.array(plain["version"]),
-            variables=names,
-            W=dbn.W,
-            A=dbn.A,
-            **{name: value for name, value in numbers.items() if value is not None},
-            **more,
-        )
-
-
-def parts_of_npz(path: str | Path) -> Parts:
-    """Inverse of `write_npz`; never unpickles."""
-    where = str(path)
-    with reading(where):
-        content = Path(path).read_bytes()
-    if not content.startswith(b"PK"):
-        raise FileError(f"{where} is not an npz archive.")
-    try:
-        with np.load(io.BytesIO(content), allow_pickle=False) as archive:
-            stored: dict[str, Any] = {key: archive[key] for key in archive.files}
-    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, zlib.error):
-        raise FileError(f"{where} is not a readable npz archive.") from None
-    for key in ("format", "version"):
-        if key in stored:
-            stored[key] = stored[key].tolist()
-    for key, what in {"variables": "a list of names", **_LISTS}.items():
-        if key in stored:
-            try:
-                stored[key] = json.loads(stored[key].tobytes().decode())
-            except ValueError:
-                raise FileError(f"{where} is damaged: {key!r} is not {what}.") from None
-    if "A" in stored:
-        stored["n_lags"] = int(stored["A"].shape[0]) if stored["A"].ndim else -1
-    if stored.get("version") == VERSION:
-        stored = {"intercept": None, "noise_variances": None, **stored}
     return parts_of_dict(stored, where)
 
 
@@ -317,20 +240,6 @@ def graphml_text(dbn: Network, path: str | Path | None = None) -> str:
             rf'(<data key="{key}">)(True|False)<', lambda found: f"{found[1]}{found[2].lower()}<", text
         )
     return write_text(text, path)
-
-
-def parts_of_graphml(source: str | Path) -> Parts:
-    """From a path, or from GraphML text (a str that begins with '<')."""
-    import networkx as nx
-
-    text, where = _read(source, is_text=lambda s: s.lstrip().startswith("<"))
-    try:
-        graph = nx.parse_graphml(text)
-        return parts_of_graph(graph)
-    except InputError as error:
-        raise FileError(f"{where} is not a usable time-series graph: {error}") from None
-    except (ParseError, nx.NetworkXError, ValueError, KeyError, TypeError):
-        raise FileError(f"{where} is not readable GraphML; it may be damaged or cut off.") from None
 
 
 def dot_text(dbn: Network, path: str | Path | None = None) -> str:

@@ -5,8 +5,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
@@ -28,7 +27,6 @@ from feddbn.shown import Shown
 
 __all__ = [
     "MEANINGS",
-    "PARTS",
     "AncestralGraph",
     "Parts",
     "StoredParts",
@@ -36,7 +34,6 @@ __all__ = [
     "lingam_arrays",
     "parts_of",
     "parts_of_edges",
-    "parts_of_graph",
     "plain_parts",
     "stack_of_lingam",
     "stack_of_tigramite",
@@ -105,7 +102,7 @@ def parts_of(stored: Mapping[str, Any], variables: Sequence[str], where: str) ->
     """Inverse of `plain_parts`, for a network of `variables`; a key that is not there has none."""
     place = {name: k for k, name in enumerate(variables)}
     found: dict[str, Any] = {}
-    for key, build in PARTS.items():
+    for key, build in _PARTS.items():
         given = stored.get(key)
         if given is not None and not isinstance(given, list):
             raise FileError(f"{where} is damaged: {key!r} is not a list.")
@@ -160,7 +157,7 @@ def _conditional(stored: Mapping[str, Any], place: Mapping[str, int]) -> Conditi
     )
 
 
-PARTS: Mapping[str, Callable[[Mapping[str, Any], Mapping[str, int]], Curve | Product | Conditional]] = {
+_PARTS: Mapping[str, Callable[[Mapping[str, Any], Mapping[str, int]], Curve | Product | Conditional]] = {
     "curves": _curve,
     "products": _product,
     "conditionals": _conditional,
@@ -364,8 +361,6 @@ def time_series_graph(dbn: Network) -> nx.DiGraph:
                 extra["kind"] = dbn.kinds[k].name
             graph.add_node(f"{name}_lag{lag}", variable=name, lag=lag, position=k, **extra)
     oriented = dbn.is_oriented
-    for key, stored in plain_parts(dbn).items():
-        graph.graph[key] = json.dumps(stored, ensure_ascii=False)
     for lag, i, j in np.argwhere(dbn.is_edge):
         graph.add_edge(
             f"{dbn.variables[i]}_lag{lag}",
@@ -401,78 +396,6 @@ def summary_graph(dbn: Network) -> nx.DiGraph:
             oriented=(dbn.variables[i], dbn.variables[j]) not in dbn.open_edges,
         )
     return graph
-
-
-def parts_of_graph(graph: nx.DiGraph) -> Parts:
-    """Inverse of `time_series_graph`; a graph from elsewhere needs only nodes ``{variable}_lag{l}``;
-    weight is 1 if absent.
-    """
-    if not graph.is_directed() or graph.is_multigraph():
-        raise ParameterError("the graph must be a directed graph without parallel edges (networkx.DiGraph).")
-    place: dict[Hashable, tuple[str, int]] = {}
-    order: dict[str, float] = {}
-    for rank, (node, data) in enumerate(graph.nodes(data=True)):
-        name, lag = _node_place(node, data)
-        place[node] = (name, lag)
-        position = data.get("position")
-        order[name] = min(order.get(name, np.inf), float(position) if is_number(position) else float(rank))
-    names = tuple(sorted(order, key=lambda name: order[name]))
-    index = {name: k for k, name in enumerate(names)}
-    p, d = max((lag for _, lag in place.values()), default=0), len(names)
-    stack = np.zeros((p + 1, d, d))
-    open_edges: list[tuple[str, str]] = []
-    for start, end, data in graph.edges(data=True):
-        (i, lag), (j, end_lag) = place[start], place[end]
-        if end_lag != 0:
-            raise ParameterError(
-                f"the edge {start} -> {end} does not end at lag 0; shift it so that it does."
-            )
-        weight = data.get("weight", 1.0)
-        if not is_number(weight):
-            raise ParameterError(
-                f"the edge {start} -> {end} has the weight {weight!r}, which is not a finite number."
-            )
-        stack[lag, index[i], index[j]] = float(weight)
-        has_parts = bool(graph.graph.keys() & PARTS)
-        if lag == 0 and (weight != 0 or has_parts) and not _truth(data.get("oriented", True)):
-            open_edges.append((i, j))
-    vectors: dict[str, FloatArray | None] = {}
-    for key in ("intercept", "noise_variance"):
-        given = {place[node][0]: value for node, value in graph.nodes(data=key) if value is not None}
-        complete = set(given) == set(names) and all(is_number(v) for v in given.values())
-        vectors[key] = np.array([float(given[name]) for name in names]) if complete else None
-    return {
-        "W": stack[0],
-        "A": stack[1:],
-        "variables": names,
-        "intercept": vectors["intercept"],
-        "noise_variances": vectors["noise_variance"],
-        "open_edges": tuple(open_edges),
-        "definitions": {},
-        **parts_of(_listed(graph), names, "the graph"),
-    }
-
-
-def _listed(graph: nx.DiGraph) -> dict[str, Any]:
-    """What the graph's attributes list of curves, products and distributions, as JSON text."""
-    found = {}
-    for key in graph.graph.keys() & PARTS:
-        try:
-            found[key] = json.loads(graph.graph[key])
-        except (TypeError, ValueError):
-            raise FileError(f"the graph is damaged: {key!r} is not readable JSON.") from None
-    return found
-
-
-def _node_place(node: Hashable, data: dict[str, Any]) -> tuple[str, int]:
-    if "variable" in data and "lag" in data:
-        return str(data["variable"]), _lag(data["lag"])
-    name, mark, lag = str(node).rpartition("_lag")
-    if not mark or not lag.isdecimal():
-        raise ParameterError(
-            f"the node {node!r} is not named {{variable}}_lag{{l}} and has no variable and lag attributes."
-        )
-    return name, int(lag)
 
 
 def _truth(value: object) -> bool:

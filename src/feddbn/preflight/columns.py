@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.units import conversion
+from feddbn.data.units import conversion
 from feddbn.findings import Finding
 from feddbn.preflight.profile import SiteProfile
 

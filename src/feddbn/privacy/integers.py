@@ -15,7 +15,6 @@ only error is the rounding of each summand:
 That is a relative error below 1e-9 for every entry whose summands are larger than about 4e-10 (ten sites; 7e-9
 for 200), next to entries up to 4.6e18 / K in the same vector: counts, Gram entries and weights share one
 scale, so no scale has to be agreed on (a data-dependent scale would itself be a message about the data).
-`fractional_bits` other than 64 moves the whole range up or down.
 
 Shamir's secret sharing of byte strings over GF(256)
 ----------------------------------------------------
@@ -42,34 +41,22 @@ from numpy.typing import NDArray
 
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import AggregationError, ParameterError
-from feddbn.settings import number
 
 Residues = NDArray[np.uint64]
 
 LIMBS = 2
-DEFAULT_FRACTIONAL_BITS = 64
 
 
-def _check_bits(fractional_bits: int) -> None:
-    number(0, most=120).check("fractional_bits", fractional_bits)
-
-
-def largest_summand(n_summands: int, fractional_bits: int = DEFAULT_FRACTIONAL_BITS) -> float:
+def largest_summand(n_summands: int) -> float:
     """Return the magnitude below which every one of `n_summands` numbers must be so that no sum wraps around."""
-    return float(2.0 ** (126 - fractional_bits) / max(n_summands, 1))
+    return 2.0**62 / max(n_summands, 1)
 
 
-def encode_fixed(
-    vector: FloatArray, n_summands: int, fractional_bits: int = DEFAULT_FRACTIONAL_BITS
-) -> Residues:
+def encode_fixed(vector: FloatArray, n_summands: int) -> Residues:
     """Return (2, n) residues of `vector` (n,); refuse a number so large that `n_summands` of them could wrap
     around.
     """
-    _check_bits(fractional_bits)
     x = np.asarray(vector, dtype=np.float64)
-    # Scaling by a power of two is exact, so what follows need not know of it.
-    if fractional_bits != 64:
-        x = x * 2.0 ** (fractional_bits - 64)
     limit = largest_summand(n_summands)
     # The norm bounds every entry and is quicker; it decides alone unless the numbers are enormous.
     if not np.vdot(x, x) < limit * limit and not np.maximum.reduce(np.abs(x), initial=0.0) < limit:
@@ -79,9 +66,8 @@ def encode_fixed(
                 code="not-finite",
             )
         raise AggregationError(
-            f"the vector contains a number of magnitude {largest_summand(n_summands, fractional_bits):.3g} or more, "
-            f"which could overflow a sum over {n_summands} sites; rescale the variables or lower "
-            "fractional_bits.",
+            f"the vector contains a number of magnitude {limit:.3g} or more, "
+            f"which could overflow a sum over {n_summands} sites; rescale the variables.",
             code="too-large",
         )
     residues = np.empty((LIMBS, len(x)), dtype=np.int64)
@@ -94,17 +80,12 @@ def encode_fixed(
     return residues.view(np.uint64)
 
 
-def decode_fixed(
-    residues: Residues, n_summands: int, fractional_bits: int = DEFAULT_FRACTIONAL_BITS
-) -> FloatArray:
+def decode_fixed(residues: Residues, n_summands: int) -> FloatArray:
     """Return the numbers (n,) that a sum (2, n) of encoded numbers stands for, `n_summands` as in encoding."""
-    _check_bits(fractional_bits)
     low, high = residues.view(np.int64)
     value: FloatArray = low.astype(np.float64)
     value *= 2.0 ** (n_summands.bit_length() - 64)
     value += high
-    if fractional_bits != 64:
-        value *= 2.0 ** (64 - fractional_bits)
     return value
 
 

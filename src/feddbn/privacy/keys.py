@@ -6,7 +6,6 @@ derivation  HKDF-SHA256 of the agreed secret, bound to run, epoch, roster and th
 masks       ChaCha20 keystream under a key that is used for one mask of one sum
 tags        keyed BLAKE2b, by which sites tell each other what they were asked, one key for each sum
 shares      ChaCha20-Poly1305 between two sites, one message for each key
-parts       X25519 of a fresh key with a keeper's, HKDF-SHA256 and ChaCha20-Poly1305: only the keeper reads them
 """
 
 from __future__ import annotations
@@ -170,49 +169,3 @@ def open_sealed(key: bytes, sealed: bytes, context: bytes) -> bytes:
         raise AggregationError(
             "a sealed message was altered, or sealed for another site, run or roster.", code="altered-seal"
         ) from None
-
-
-def _secret(private: X25519PrivateKey, public: bytes, info: bytes) -> bytes:
-    """32 bytes that the holders of two X25519 keys share, for one purpose."""
-    try:
-        shared = private.exchange(x25519.X25519PublicKey.from_public_bytes(public))
-    except ValueError:
-        raise AggregationError("a key to seal for is not a valid X25519 key.", code="bad-key") from None
-    return HKDF(algorithm=hashes.SHA256(), length=KEY_BYTES, salt=None, info=_LABEL + info).derive(shared)
-
-
-@dataclass(frozen=True)
-class SealingKey:
-    """An X25519 key that others seal messages for."""
-
-    private: X25519PrivateKey
-
-    @classmethod
-    def from_seed(cls, seed: bytes) -> SealingKey:
-        """Key of 32 secret bytes, which may be those of an identity: what is derived of them is another key."""
-        derived = hashlib.sha256(_LABEL + b"sealing key" + seed).digest()
-        return cls(x25519.X25519PrivateKey.from_private_bytes(derived))
-
-    @property
-    def public(self) -> bytes:
-        """32 bytes that others seal for."""
-        return self.private.public_key().public_bytes_raw()
-
-    def open(self, sealed: bytes, context: bytes) -> bytes:
-        """Inverse of `seal_for`; a changed byte, another key or another context raises."""
-        once, rest = sealed[:KEY_BYTES], sealed[KEY_BYTES:]
-        if len(once) != KEY_BYTES:
-            raise AggregationError("a sealed message is too short.", code="altered-seal")
-        return open_sealed(_secret(self.private, once, b"sealed for" + once + self.public), rest, context)
-
-    def shared(self, public: bytes, purpose: bytes) -> bytes:
-        """32 bytes that only this key and another one's holder know, for one purpose."""
-        both = b"".join(sorted((self.public, public)))
-        return _secret(self.private, public, b"shared" + both + hashlib.sha256(purpose).digest())
-
-
-def seal_for(public: bytes, plaintext: bytes, context: bytes, secret: bytes) -> bytes:
-    """Encrypt for the holder of an X25519 key; `secret` are 32 bytes that serve for this message alone."""
-    once = SealingKey.from_seed(secret)
-    key = _secret(once.private, public, b"sealed for" + once.public + public)
-    return once.public + seal(key, plaintext, context)

@@ -54,10 +54,10 @@ def gram_weights(q: int, count: float = 1.0, total: float = 1.0) -> FloatArray:
     return np.concatenate([[count], np.full(q, total), off])
 
 
-def norm_edges(low: float = 1e-6, high: float = 1e12, per_octave: int = 2) -> FloatArray:
-    """Return public, data-independent edges between norms, a constant ratio apart."""
-    n = int(np.ceil(np.log2(high / low) * per_octave)) + 1
-    return np.asarray(low * 2.0 ** (np.arange(n) / per_octave))
+def norm_edges() -> FloatArray:
+    """Return public, data-independent edges between norms from 1e-6 to 1e12, two an octave."""
+    n = int(np.ceil(np.log2(1e18) * 2)) + 1
+    return np.asarray(1e-6 * 2.0 ** (np.arange(n) / 2))
 
 
 def norm_histogram(
@@ -85,22 +85,21 @@ def choose_clip(histogram: FloatArray, edges: FloatArray, sigma: float, quantile
     counts = np.where(histogram > 3 * sigma, histogram, 0.0)
     if not counts.any():
         raise DataError(
-            "the noisy histogram of norms is empty at this noise level; use more recordings or a larger epsilon, or, for "
-            "straight lines, give the clipping bound instead."
+            "the noisy histogram of norms is empty at this noise level; use more recordings or a larger epsilon, "
+            "or give the clipping bound instead."
         )
     cumulative = np.cumsum(counts)
     return float(edges[int(np.searchsorted(cumulative, quantile * cumulative[-1]))])
 
 
-def multiplier_for(epsilon: float, delta: float, n_releases: int = 1) -> float:
-    """Return the least noise multiplier with which `n_releases` answers on a grid cost epsilon in total."""
-    left = epsilon - n_releases * SLACK
+def multiplier_for(epsilon: float, delta: float) -> float:
+    """Return the least noise multiplier with which an answer on a grid costs epsilon."""
+    left = epsilon - SLACK
     if epsilon > 0 >= left or LARGEST_EPSILON < epsilon < math.inf:
-        least = n_releases * SLACK
         raise ParameterError(
-            f"epsilon must be above {least:.1g} and at most {LARGEST_EPSILON:g}, got {epsilon}."
+            f"epsilon must be above {SLACK:.1g} and at most {LARGEST_EPSILON:g}, got {epsilon}."
         )
-    return noise_multiplier(left, delta, n_releases)
+    return noise_multiplier(left, delta)
 
 
 def columns_of(length: int) -> int:
@@ -131,9 +130,6 @@ class ClipRule:
         Noise of this task relative to the plan's multiplier.
     is_count
         The entries of a unit's vector are never negative, as in a histogram.
-    n_answers
-        How often a run asks for it, each time with this noise. It tells what the run costs; what a site may give away is
-        held against its budget, however often it is asked.
     """
 
     bound: float | None = None
@@ -142,7 +138,6 @@ class ClipRule:
     total_weight: float = 1.0
     noise_factor: float = 1.0
     is_count: bool = False
-    n_answers: int = 1
 
     def __post_init__(self) -> None:
         for name in ("bound", "count_weight", "total_weight", "noise_factor"):
@@ -344,16 +339,16 @@ def effective_count(covariance: FloatArray, n: float, sigma: float) -> float:
     return float(n / (1.0 + sigma**2 / n * float(np.mean(spread)) ** 2))
 
 
-def moments_of_noisy_sums(vector: FloatArray, q: int, sigma: float, shrink: float = 1.0) -> NoisyMoments:
+def moments_of_noisy_sums(vector: FloatArray, q: int, sigma: float) -> NoisyMoments:
     """Return usable moments from a noisy vector (count, q totals, upper triangle).
+
+    Eigenvalues of the scatter are raised to at least ``sigma * sqrt(q / 2)``, half the radius of the noise's own spectrum
+    (Wigner's semicircle): nothing smaller can be told from noise.
 
     Parameters
     ----------
     sigma
         Standard deviation of the noise on a diagonal entry; entries off the diagonal have sigma / sqrt(2).
-    shrink
-        Eigenvalues of the scatter are raised to at least ``shrink * sigma * sqrt(q / 2)``, half the radius
-        of the noise's own spectrum (Wigner's semicircle): nothing smaller can be told from noise.
     """
     n = float(vector[0])
     if not n > 1:
@@ -361,7 +356,7 @@ def moments_of_noisy_sums(vector: FloatArray, q: int, sigma: float, shrink: floa
             "the noise is larger than the number of rows; use more recordings or a larger epsilon."
         )
     noisy = Moments.from_sums(vector, q)
-    floor = max(shrink * sigma * np.sqrt(q / 2.0), 1e-9 * float(np.mean(np.abs(np.diag(noisy.scatter)))))
+    floor = max(sigma * np.sqrt(q / 2.0), 1e-9 * float(np.mean(np.abs(np.diag(noisy.scatter)))))
     scatter, n_repaired = repair_psd(noisy.scatter, floor)
     covariance = scatter / n
     n_effective = effective_count(covariance, n, sigma / np.sqrt(2.0))

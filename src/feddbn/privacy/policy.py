@@ -28,7 +28,7 @@ from feddbn.method_table import STUDY_METHODS, policy_names
 Unit = Literal["recording", "row"]
 T = TypeVar("T", bound=BaseModel)
 
-# Files that people write: policies, settings, studies, experiments.
+# Files that people write: policies, settings, studies.
 
 
 class Table(BaseModel):
@@ -74,17 +74,8 @@ made of each cell by itself.
 """
 
 
-KINDS = ("survey", "agree", "gram", "residuals", "local", "step", "newton", "loss", "counts")
-"""The nine kinds of question. A task is one of them, or a form of one, such as "gram.rows"; in a policy "gram.*" allows all
-forms of a kind.
-"""
 ALWAYS_ALLOWED = ("counts.variables", "counts.blocks", "counts.lags")
 """Tasks that no policy needs to list: without them a study cannot tell what it must leave out."""
-SCHEDULES = ("gram", "rounds", "paper")
-"""How FDBNL and PFDBNL go on: the server alone on summed second moments, or by rounds.
-
-Sums of the paper's rounds are not linear in a site's moments, and so a server that deviates may tell sites apart by them.
-"""
 USUAL_TASKS = (
     "survey.first",
     "gram.pairs",
@@ -94,48 +85,15 @@ USUAL_TASKS = (
     "counts.norms",
     "residuals.checks",
     "loss.alone",
-    "step.fdbnl",
     "step.personal",
     "step.finish",
 )
 """Kinds of questions that a site answers unless its owner says otherwise.
 
-Others are allowed by name. Among them is "agree": who sends the sums to compare with decides who stays out of the next
-one.
+Others are allowed by name. Among them are "agree": who sends the sums to compare with decides who stays out of the next
+one; and "step.fdbnl", the rounds of the paper's schedule: their sums are not linear in a site's moments, and so a server
+that deviates may tell sites apart by them.
 """
-OLD_TASKS = {
-    "survey": "survey.first",
-    "agreement": "agree",
-    "moments": "gram.rows",
-    "pairs": "gram.pairs",
-    "summary": "gram.diagonal",
-    "curved-moments": "gram.functions",
-    "block-moments": "gram.blocks",
-    "mixed-moments": "gram.kinds",
-    "bootstrap-moments": "gram.resamples",
-    "entry-moments": "gram.entries",
-    "feature-moments": "gram.features",
-    "feature-scale": "gram.scales",
-    "residual-checks": "residuals.checks",
-    "residual-features": "residuals.shapes",
-    "curved-checks": "residuals.functions",
-    "block-checks": "residuals.blocks",
-    "pair-direction": "residuals.pairs",
-    "local-fit": "local.fit",
-    "edge-counts": "local.edges",
-    "fdbnl-step": "step.fdbnl",
-    "personal-step": "step.personal",
-    "personal-finish": "step.finish",
-    "cluster-step": "step.clusters",
-    "glm-step": "newton",
-    "held-out-loss": "loss.rows",
-    "held-out-sums": "loss.sums",
-    "in-view": "counts.variables",
-    "block-counts": "counts.blocks",
-    "level-counts": "counts.levels",
-    "unit-norms": "counts.norms",
-}
-"""What tasks were called up to 0.2: policies may still say so."""
 DEFAULT_MIN_SITES = 3
 """Sites that a sum must have, so that two who work together cannot read the third."""
 
@@ -174,8 +132,6 @@ class SitePolicy(Table):
         Variables that a study may name; empty: all that the site offers.
     transformations
         What may be done to rows before they are summed, out of `TRANSFORMATIONS`.
-    schedules
-        Schedules a study may have, out of `SCHEDULES`.
     min_sites
         Fewest sites in any sum this site joins.
     min_rows
@@ -187,7 +143,7 @@ class SitePolicy(Table):
     max_share
         Largest share of this site in all rows, where a study or a question says how many these are.
     require_masking
-        Whether answers leave only under secure aggregation, or as parts for two keepers.
+        Whether answers leave only under secure aggregation.
     max_rounds
         Most answers to one task name in one run.
     max_epsilon
@@ -206,7 +162,6 @@ class SitePolicy(Table):
     features: tuple[str, ...] = ("linear",)
     variables: tuple[str, ...] = ()
     transformations: tuple[str, ...] = TRANSFORMATIONS
-    schedules: tuple[str, ...] = ("gram", "rounds")
     min_sites: int = Field(default=3, ge=2)
     min_rows: int = Field(default=10, ge=1)
     min_rows_per_parameter: float = Field(default=3.0, ge=0)
@@ -219,39 +174,17 @@ class SitePolicy(Table):
     unit: Unit = "recording"
     approve_by_rule: bool = False
 
-    @field_validator("tasks")
-    @classmethod
-    def _are_tasks(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(OLD_TASKS.get(name, name) for name in names))
-
     @field_validator("transformations")
     @classmethod
     def _are_known(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        # Up to 0.2 far cells were emptied, now they are bounded.
-        names = tuple(dict.fromkeys("robust" if name == "spikes" else name for name in names))
         odd = [name for name in names if name not in TRANSFORMATIONS]
         if odd:
             raise ValueError(f"{odd[0]!r} is not one of {', '.join(TRANSFORMATIONS)}")
         return names
 
-    @field_validator("schedules")
-    @classmethod
-    def _are_schedules(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        # Up to 0.2 all but the paper's was called "adaptive".
-        known = {"adaptive": ("gram", "rounds")}
-        names = tuple(dict.fromkeys(new for name in names for new in known.get(name, (name,))))
-        odd = [name for name in names if name not in SCHEDULES]
-        if odd:
-            raise ValueError(f"{odd[0]!r} is not one of {', '.join(SCHEDULES)}")
-        return names
-
     def allows(self, task: str) -> bool:
         """Whether this site answers a task: it is listed, or all of its kind are, or no study can do without it."""
         return task in (*ALWAYS_ALLOWED, *self.tasks) or f"{task.partition('.')[0]}.*" in self.tasks
-
-    def check_schedule(self, name: str) -> None:
-        """Refuse a study with a schedule that its owner does not allow."""
-        _allow("rounds" if name == "adaptive" else name, self.schedules, "schedule", "schedules")
 
     def check_variables(self, names: Collection[str]) -> None:
         """Refuse a study about variables that its owner keeps to the site."""
@@ -335,7 +268,7 @@ class SitePolicy(Table):
             )
         if self.require_masking and not masked:
             raise SiteRefused(
-                f"this site answers task {task!r} only under secure aggregation or for two keepers "
+                f"this site answers task {task!r} only under secure aggregation "
                 "(require_masking in its policy).",
                 code="masking-required",
             )
@@ -366,7 +299,7 @@ class SitePolicy(Table):
         self.check_sites(n_sites)
         if self.require_masking and not masked:
             raise SiteRefused(
-                "this site takes part only under secure aggregation or with two keepers (require_masking in its policy).",
+                "this site takes part only under secure aggregation (require_masking in its policy).",
                 code="masking-required",
             )
         if self.max_epsilon is not None and (epsilon is None or epsilon > self.max_epsilon):

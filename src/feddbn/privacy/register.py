@@ -107,12 +107,11 @@ def shown_by(
     return _shown(new, known, min_sites, itself) or _shown(new, cut, min_sites, itself)
 
 
-def must_differ_by(new: Members, known: Collection[Members], min_sites: int, colluding: bool = True) -> int:
+def must_differ_by(new: Members, known: Collection[Members], min_sites: int) -> int:
     """Return 0 if a sum over `new` may be made beside the known ones, else by how many sites it would have to differ.
 
     This is the rule for every growing or shrinking set of sites, at a site and for a lead who asks before: names of sites
-    with a colon behind them are members whose data stay as they are. Without `colluding` all sites are taken for honest, as
-    keepers are who know of every sum.
+    with a colon behind them are members whose data stay as they are.
 
     Raises
     ------
@@ -120,7 +119,7 @@ def must_differ_by(new: Members, known: Collection[Members], min_sites: int, col
         If the sets are so many and so different that this cannot be told.
     """
     near = related(new, known)
-    fewest = fewest_shown([new, *near], min_sites) if colluding else min_sites
+    fewest = fewest_shown([new, *near], min_sites)
     if (
         len(near) > MOST_SETS
         or shown_by(new, near, fewest, min_sites)
@@ -349,8 +348,7 @@ class Register:
                     code="other-run",
                 )
             entries = (*self._shelf.entries(), *of_others)
-            counted = [_as_if_unchanged(members, new.members) for members in self._counted(new, entries)]
-            fewest = must_differ_by(new.members, counted, min_sites)
+            fewest = must_differ_by(new.members, self._counted(new, entries), min_sites)
             if fewest:
                 raise AggregationError(
                     "the sites of this sum, or their data, are not those of an earlier sum: together they could show "
@@ -381,12 +379,6 @@ class Register:
                 n_of[entry.signer] += 1
                 heard.append(entry)
         return heard
-
-
-def _as_if_unchanged(members: Members, new: Members) -> Members:
-    """The members of an earlier sum; where the version of a site's data is not known (by keepers), it is the new one's."""
-    now = {_site(one): one for one in new}
-    return frozenset(now.get(_site(one), one) if one.endswith(":") else one for one in members)
 
 
 def _signers(entries: Collection[Entry]) -> defaultdict[Members, set[str]]:

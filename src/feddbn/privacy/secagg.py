@@ -54,7 +54,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
@@ -312,7 +312,6 @@ class Epoch:
     n_slots: int
     length: int
     key: AgreementKey
-    stream: Callable[[bytes, int, bool], bytes]
     roster: Roster | None = None
     pairs: dict[str, PairKeys] = field(default_factory=dict)
     own_share: bytes = b""
@@ -333,11 +332,9 @@ class Epoch:
         assert self.roster is not None
         return self.roster
 
-    def tag_keys_of(self, slot: int, first: int = 0) -> list[bytes]:
-        """Key of the tags with each site of the roster, from position `first`, in one slot; zeros for this site
-        itself.
-        """
-        return _keys(self.secrets[slot, 2 + len(self.masking_roster.names) + first :])
+    def tag_keys_of(self, slot: int) -> list[bytes]:
+        """Key of the tags with each site of the roster in one slot; zeros for this site itself."""
+        return _keys(self.secrets[slot, 2 + len(self.masking_roster.names) :])
 
     def mask(self, slot: int, n: int) -> Residues:
         """(2, n) sum of all this site's masks of one slot, computed ahead if `n` was foreseen."""
@@ -354,7 +351,7 @@ class Epoch:
             if peer != self.site:
                 # Of two sites the one whose name comes first adds their mask, the other subtracts it.
                 is_minus = peer < self.site
-                parts.append(self.stream(seed, width * LIMBS * 8, is_minus))
+                parts.append(keystream(seed, width * LIMBS * 8, is_minus))
                 n_minus += is_minus
         return sum_residues(parts, width, plus=n_minus)[:, :n]
 

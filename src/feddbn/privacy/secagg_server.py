@@ -19,7 +19,6 @@ import numpy as np
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import AggregationError, ProtocolError
 from feddbn.privacy.integers import (
-    DEFAULT_FRACTIONAL_BITS,
     LIMBS,
     MAX_SHARES,
     combine_shares,
@@ -198,12 +197,10 @@ class SecAggServer:
         run: str,
         min_sites: int = DEFAULT_MIN_SITES,
         threshold: int | None = None,
-        fractional_bits: int = DEFAULT_FRACTIONAL_BITS,
     ) -> None:
         self.run = run
         self.min_sites = check_min_sites(min_sites)
         self._threshold = threshold
-        self._fractional_bits = fractional_bits
         self._epoch = -1
         self._n_slots = 0
         self._length = 0
@@ -380,7 +377,7 @@ class SecAggServer:
         total = sum_residues(masks, max(n, roster.length), n_minus)[:, :n]
         for site in slot.survivors:
             total += slot.inputs[site]
-        value = decode_fixed(total, n_sites, self._fractional_bits)
+        value = decode_fixed(total, n_sites)
         dropped = tuple(name for name in roster.names if name not in slot.survivors)
         return OpenedSum(value, slot.survivors, dropped, altered)
 

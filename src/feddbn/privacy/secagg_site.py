@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -17,10 +16,7 @@ import numpy as np
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import AggregationError, ProtocolError, StateError
 from feddbn.privacy.integers import (
-    DEFAULT_FRACTIONAL_BITS,
-    LIMBS,
     MAX_SHARES,
-    Residues,
     encode_fixed,
     split_secret,
 )
@@ -32,7 +28,6 @@ from feddbn.privacy.keys import (
     PairKeys,
     RandomBytes,
     commitment,
-    keystream,
     open_sealed,
     pair_tags,
     seal,
@@ -158,8 +153,6 @@ def _is_vouched_for(entry: Entry, signers: Mapping[str, bytes], teller: str) -> 
 
 MAX_SLOTS = 4096
 MOST_AHEAD = 2**20
-MOST_NUMBERS = 2**22
-"""Numbers in one masked vector: as many as a message has room for."""
 
 
 class SecAggSite:
@@ -179,10 +172,6 @@ class SecAggSite:
         Source of secret randomness, such as ``os.urandom``.
     min_sites
         Fewest contributors to any sum.
-    fractional_bits
-        Resolution of the fixed-point numbers.
-    stream
-        Makes the masks of pairs; `keystream`, or in a simulation one that computes each only once.
     study
         Digest of the study; sites of one roster were all greeted with the same.
     n_sites
@@ -201,8 +190,6 @@ class SecAggSite:
         run: str,
         random_bytes: RandomBytes,
         min_sites: int = DEFAULT_MIN_SITES,
-        fractional_bits: int = DEFAULT_FRACTIONAL_BITS,
-        stream: Callable[[bytes, int, bool], bytes] = keystream,
         study: str = "",
         n_sites: int = 0,
         register: Register | None = None,
@@ -218,8 +205,6 @@ class SecAggSite:
         self._identity = identity
         self._pinned = dict(pinned)
         self._random_bytes = random_bytes
-        self.fractional_bits = fractional_bits
-        self.stream = stream
         self._epoch: Epoch | None = None
         if self._pinned.get(name) != identity.public:
             raise AggregationError(
@@ -269,7 +254,7 @@ class SecAggSite:
                 f"masks for {n_slots} vectors of length {length} cannot be computed ahead.", code="bad-slots"
             )
         key = AgreementKey.fresh(self._random_bytes)
-        self._epoch = Epoch(self.name, epoch, n_slots, length, key, self.stream)
+        self._epoch = Epoch(self.name, epoch, n_slots, length, key)
         data, entries = self._register.data, self._register.tell()
         about = (self.name, key.public, data, entries, self.min_sites)
         advert = Advert(self.run, self.study, epoch, n_slots, length, *about)
@@ -347,26 +332,21 @@ class SecAggSite:
         self, order: Order, answer: Callable[[], FloatArray], history: Callable[[], str] = str
     ) -> Message:
         """Return this site's vector under all its masks."""
-        self.spend(order)
+        state = self._spent(order)
         vector = answer()
-        return self.mask_spent(order, vector, history())
-
-    def mask_spent(self, order: Order, vector: FloatArray, history: str = "") -> Message:
-        """Return a vector under the masks of a slot that was spent for it."""
-        state = self.epoch(order.epoch)
-        y = encode_fixed(vector, len(state.masking_roster.names), self.fractional_bits)
+        y = encode_fixed(vector, len(state.masking_roster.names))
         y += state.mask(order.slot, len(vector))
-        asked = order.context + history.encode()
+        asked = order.context + history().encode()
         halves = as_bytes(pair_tags(state.tag_keys_of(order.slot), asked)).reshape(-1, 2, TAG_BYTES)
         # Towards peers before this site in the roster it is the second of the pair, towards others the first.
         me = state.masking_roster.positions[self.name]
         tags = np.concatenate([halves[:me, 1], halves[me:, 0]])
         state.expected = np.concatenate([halves[:me, 0], halves[me:, 1]])
         state.expected[me] = tags[me]
-        return self.masked_reply(order, y, tags)
+        return {**self._reply("masked", order.epoch), "slot": order.slot}, {"y": y, "tags": tags}
 
-    def spend(self, order: Order) -> None:
-        """Spend a slot on an order.
+    def _spent(self, order: Order) -> Epoch:
+        """Return the epoch, with a slot of it spent on an order.
 
         The slot is spent before the input exists: no later error can lead to a second input under its masks.
         """
@@ -382,10 +362,7 @@ class SecAggSite:
         require_everybody(order, state.roster)
         state.next_slot = order.slot + 1
         state.masked, state.expected, state.signed = order, None, None
-
-    def masked_reply(self, order: Order, y: Residues, tags: np.ndarray) -> Message:
-        """Return the message that carries a masked vector."""
-        return {**self._reply("masked", order.epoch), "slot": order.slot}, {"y": y, "tags": tags}
+        return state
 
     def survivors(self, meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Message:
         """Sign who sent an input for one slot; a second, different list of the same slot is not signed."""
@@ -535,9 +512,6 @@ class SecAggSite:
 # It holds every secret of the epoch: whoever stores it seals it, and stores it before an answer that depends on it leaves.
 # Masks that were computed ahead are not part of it; they are computed again.
 
-Stream = Callable[[bytes, int, bool], bytes]
-
-
 _NUMBERS = ("number", "n_slots", "length", "next_slot", "n_erased")
 
 
@@ -564,7 +538,7 @@ def kept_epoch(epoch: Epoch) -> Message:
     return meta, arrays
 
 
-def epoch_from(message: Message, run: str, stream: Stream) -> Epoch:
+def epoch_from(message: Message, run: str) -> Epoch:
     """Inverse of `kept_epoch`."""
     meta, arrays = message
     try:
@@ -576,7 +550,6 @@ def epoch_from(message: Message, run: str, stream: Stream) -> Epoch:
             n_slots,
             length,
             AgreementKey.fresh(lambda n: seed),
-            stream,
             own_share=bytes.fromhex(meta["own_share"]),
             secrets=arrays["secrets"],
             shares=arrays.get("shares"),
@@ -603,45 +576,3 @@ def epoch_from(message: Message, run: str, stream: Stream) -> Epoch:
         raise StateError(
             f"the masks that were kept of run {run!r} cannot be read: {error!r}.", code="damaged-state"
         ) from None
-
-
-# The sites of one process masked together, at the speed of a few large array operations.
-#
-# Only a simulation may do this. Every site spends its slot by its own rules, under its own keys; what leaves it
-# is bit for bit what it sends alone (`SecAggSite.masked`). What is shared is arithmetic: numbers of all sites
-# are encoded at once, and the tags of a pair, which both ends compute, are computed once.
-
-
-@lru_cache(maxsize=4)
-def _places(n_sites: int) -> np.ndarray:
-    """Where the two halves of each pair's tags belong in a table [from, to], flattened: (i, j), then (j, i)."""
-    first, second = np.triu_indices(n_sites, 1)
-    return np.column_stack([first * n_sites + second, second * n_sites + first]).ravel()
-
-
-def mask_together(sites: Sequence[SecAggSite], order: Order, vectors: FloatArray) -> dict[str, Message]:
-    """Return the replies of all sites of a roster, in its order, to one order; the slots are spent already.
-
-    Parameters
-    ----------
-    sites
-        Every site of the roster, sorted by name, each of which has spent `order`'s slot.
-    vectors
-        (K, n) what they send.
-    """
-    epochs = [site.epoch(order.epoch) for site in sites]
-    n_sites, n = vectors.shape
-    slot, context = order.slot, order.context
-    y = encode_fixed(vectors.ravel(), n_sites, sites[0].fractional_bits).reshape(LIMBS, n_sites, n)
-    digests: list[bytes] = []
-    for k, epoch in enumerate(epochs):
-        y[:, k] += epoch.mask(slot, n)
-        digests += pair_tags(epoch.tag_keys_of(slot, k + 1), context)
-    tags = np.zeros((n_sites * n_sites, TAG_BYTES), dtype=np.uint8)
-    tags[_places(n_sites)] = np.frombuffer(b"".join(digests), dtype=np.uint8).reshape(-1, TAG_BYTES)
-    tags = tags.reshape(n_sites, n_sites, TAG_BYTES)
-    replies = {}
-    for k, (site, epoch) in enumerate(zip(sites, epochs, strict=True)):
-        epoch.expected = tags[:, k]
-        replies[site.name] = site.masked_reply(order, y[:, k], tags[k])
-    return replies

@@ -3,7 +3,7 @@
 Every plot takes ``ax=None`` and returns the axes; ``ax.figure.savefig("figure.pdf")`` stores it and ``ax.figure`` as the last
 line of a notebook cell shows it. `graph_layout` says where the parts of a graph go; each family of plots is one file; `page`
 and `notebook` are made of them.
-May import: experiments and below.
+May import: analysis and below.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from feddbn.report.curve_plots import (
     plot_drift,
     plot_forecast,
     plot_outlook,
-    plot_path,
     plot_responses,
     strongest_responses,
 )
@@ -47,7 +46,6 @@ __all__ = [
     "plot_horizons",
     "plot_marks",
     "plot_outlook",
-    "plot_path",
     "plot_process_graph",
     "plot_responses",
     "plot_site_differences",

@@ -25,7 +25,6 @@ __all__ = [
     "plot_drift",
     "plot_forecast",
     "plot_outlook",
-    "plot_path",
     "plot_responses",
     "strongest_responses",
 ]
@@ -109,80 +108,6 @@ def plot_convergence(history: pd.DataFrame, *, ax: Axes | None = None, tol: floa
     lower.set_xlim(_padded(rounds))
     lower.set_xlabel("round")
     lower.xaxis.set_major_locator(MaxNLocator(integer=True))
-    return ax
-
-
-def plot_path(
-    path: pd.DataFrame,
-    *,
-    x: str,
-    columns: Sequence[str] | None = None,
-    chosen: float | None = None,
-    ax: Axes | None = None,
-    y_label: str = "",
-    max_labels: int = 8,
-) -> Axes:
-    """The axes with every column of `path` against the column `x` (lambda, mu or epsilon, logarithmic when
-    positive).
-
-    A few columns (scores) get different lines and a legend. Many columns (edge weights) are drawn as thin
-    lines, and the `max_labels` that end up largest in absolute value are coloured and named. `chosen` marks
-    the selected value.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> from feddbn.report import plot_path
-    >>> path = pd.DataFrame({"lambda_w": [0.1, 0.05, 0.025], "x -> y": [0.0, 0.2, 0.4]})
-    >>> plot_path(path, x="lambda_w", chosen=0.05).get_xlabel()
-    'λ$_w$'
-    """
-    if x not in path:
-        raise ParameterError(f"x must be a column of path ({', '.join(map(str, path.columns))}), got {x!r}.")
-    names = [c for c in path.columns if c != x] if columns is None else list(columns)
-    missing = [c for c in names if c not in path]
-    if missing or not names:
-        raise ParameterError(f"columns must name columns of path, got {missing or names}.")
-    ordered = path.sort_values(x)
-    at = ordered[x].to_numpy(dtype=float)
-    finite = np.isfinite(at)
-    ax = new_axes(ax, 6.4, 3.8)
-    many = len(names) > len(LINE_COLOURS) - 1
-    size = {c: float(np.nanmax(np.abs(ordered[c].to_numpy(dtype=float)), initial=0.0)) for c in names}
-    named = sorted(names, key=lambda c: -size[c])[:max_labels] if many else names
-    for c in names:
-        values = ordered[c].to_numpy(dtype=float)
-        if c in named:
-            k = list(named).index(c)
-            colour, dash = LINE_COLOURS[k % 6], _DASHES[(k // 6 if many else k) % 4]
-            mark = "o" if len(at) <= 20 and not many else ""
-            ax.plot(
-                at[finite],
-                values[finite],
-                color=colour,
-                linestyle=dash,
-                linewidth=1.8,
-                marker=mark,
-                markersize=4,
-                label=str(c),
-            )
-        else:
-            ax.plot(at[finite], values[finite], color="#9a9a9a", linewidth=0.6, alpha=0.6, zorder=1)
-    if chosen is not None:
-        ax.axvline(chosen, color="#555555", linewidth=1.0, linestyle=(0, (4, 3)))
-        ax.annotate(
-            f"chosen {chosen:g}", (chosen, 1.0), xycoords=("data", "axes fraction"), xytext=(3, 3),
-            textcoords="offset points", fontsize=8.5, color="#444444", ha="left", va="bottom",
-        )  # fmt: skip
-    if finite.any() and (at[finite] > 0).all() and at[finite].max() > 5 * at[finite].min():
-        ax.set_xscale("log")
-    ax.set_xlabel(
-        {"lambda": "λ", "lambda_w": "λ$_w$", "lambda_a": "λ$_a$", "mu": "μ", "epsilon": "ε"}.get(x, x)
-    )
-    ax.set_ylabel(y_label)
-    _tidy(ax)
-    rest = f"{len(names) - len(named)} others in grey" if many else None
-    _legend(ax, rest)
     return ax
 
 

@@ -86,7 +86,7 @@ def curve_panels(
     for row in _edges_of(dbn, lambda shape: shape in _CURVED):
         effect = dbn.effect(row["source"], row["target"], row["lag"])
         if isinstance(effect, EdgeEffect) and (effect.curve is not None or effect.squares):
-            panels.append(Panel(effect, effect.table(n, level), abs(float(row["standardised"]))))
+            panels.append(Panel(effect, effect.to_frame(n, level), abs(float(row["standardised"]))))
     return _in_order(dbn, sorted(panels, key=lambda panel: -panel.strength)[:at_most])
 
 
@@ -240,7 +240,7 @@ def effect_panels(
     for row in sorted(rows, key=lambda row: -abs(row["standardised"]))[:at_most]:
         effect = dbn.effect(row["source"], row["target"], row["lag"])
         assert isinstance(effect, NaturalEffect)
-        panels.append(Panel(effect, effect.table(n, level), abs(float(row["standardised"]))))
+        panels.append(Panel(effect, effect.to_frame(n, level), abs(float(row["standardised"]))))
     return _in_order(dbn, panels)
 
 

@@ -247,9 +247,6 @@ def _protection(privacy: Mapping[str, Any]) -> str:
     if privacy.get("secure_aggregation"):
         least = f" of at least {privacy['min_sites']} sites" if privacy.get("min_sites") else ""
         parts.append(f"secure aggregation: only sums{least} can be opened")
-    if privacy.get("keepers"):
-        least = f" of at least {privacy['min_sites']} sites" if privacy.get("min_sites") else ""
-        parts.append(f"two keepers ({' and '.join(privacy['keepers'])}): only sums{least} can be opened")
     noise = privacy.get("noise")
     if isinstance(noise, Mapping) and known_number(noise.get("row")) is not None:
         compares = (

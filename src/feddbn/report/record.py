@@ -64,8 +64,6 @@ class ReportRecord:
     edges
         One row per edge with `EDGE_COLUMNS` (NaN where unknown), standardised, oriented and, with a truth,
         ``truth`` (found, extra, reversed).
-    says_open
-        Whether the result says which directions are open; results of older versions do not.
     history
         One row per round, or None.
     status_name, status_message, converged
@@ -94,7 +92,6 @@ class ReportRecord:
     parameters: dict[str, Any]
     dbn: DBN
     edges: pd.DataFrame
-    says_open: bool
     history: pd.DataFrame | None
     status_name: str
     status_message: str
@@ -172,7 +169,6 @@ def read_record(result: object, beside: Mapping[str, Any] | None = None) -> Repo
         parameters=dict(stored.get("parameters") or {}),
         dbn=dbn,
         edges=_edges(dbn, own, true_dbn, rates),
-        says_open=_says_open(dbn, stored.get("edges") if table is None else table),
         history=frame if frame is not None and len(frame) else None,
         status_name=str(status.get("name") or ""),
         status_message=str(status.get("message") or ""),
@@ -250,13 +246,6 @@ def _in_order(dbn: DBN, variables: Sequence[str]) -> DBN | None:
     order = [dbn.variables.index(name) for name in variables]
     weights = dbn.adjacency_matrices[:, order][:, :, order]
     return DBN(weights[0], weights[1:], variables, **parts_of(plain_parts(dbn), variables, "the truth"))
-
-
-def _says_open(dbn: DBN, stored: pd.DataFrame | Iterable[Mapping[str, Any]] | None) -> bool:
-    if dbn.open_edges or stored is None:
-        return bool(dbn.open_edges)
-    table = stored if isinstance(stored, pd.DataFrame) else pd.DataFrame(list(stored))
-    return "oriented" in table
 
 
 def _edge_frame(

@@ -49,7 +49,7 @@ def _verdict(key: str, level: Level, answer: str, **values: Any) -> Finding:
 
 
 def _alone(record: ReportRecord) -> Finding | None:
-    """Whether sites have a better network by themselves; None if the result is of a version or method that did not ask."""
+    """Whether sites have a better network by themselves; None if the method did not ask."""
     facts = record.diagnostics.get("alone")
     if not isinstance(facts, Mapping):
         return None
@@ -106,7 +106,7 @@ def _order(record: ReportRecord) -> Finding:
             [list(p) for p in dbn.open_edges[:_SHOWN_LINKS]],
         )
     elif noise in {"free", "unequal"}:
-        level, answer = ("good", "identified") if record.says_open else ("unknown", "not-stored")
+        level, answer = "good", "identified"
     elif sensitive is True or (reads_scales and share is not None and share >= 0.8):
         level, answer = "warning", "scales"
     elif sensitive is False:
@@ -179,7 +179,7 @@ def _certainty(record: ReportRecord) -> Finding | None:
         return _verdict("certainty", "warning", "not-told", **values)
     for one in record.findings.of("edges-differ"):
         return _verdict("certainty", one.level, "differ", **values)
-    # Claims count what the residuals say; probabilities of earlier versions and of other methods do not.
+    # Claims count what the residuals say; probabilities of other methods do not.
     if _are_contradicted(record) and record.edges["raw"].isna().all():
         return _verdict("certainty", "warning", "contradicted", **values)
     if n_sure >= len(known) / 2:
@@ -262,7 +262,7 @@ def _revealed(record: ReportRecord) -> Finding:
     privacy: Mapping[str, Any] = record.privacy or {}
     epsilon, delta = number(privacy.get("epsilon")), number(privacy.get("delta"))
     values = {"epsilon": epsilon, "delta": delta, "unit": privacy.get("unit")}
-    if privacy.get("secure_aggregation") or privacy.get("keepers"):
+    if privacy.get("secure_aggregation"):
         return _verdict("revealed", "good", "sums", **values)
     if epsilon is not None:
         return _verdict("revealed", "warning", "noise", **values)
@@ -280,8 +280,7 @@ def treatment(record: ReportRecord) -> list[Finding]:
     course = {"is_own": facts.get("center") == "recording", "periods": periods}
     course |= {"degree": int(number(facts.get("degree")) or 0), "evidence": number(facts.get("evidence"))}
     scales = {"is_common": facts.get("gains") == "site", "evidence": number(facts.get("gains_evidence"))}
-    # Up to 0.2 far cells were left out.
-    outliers = {"removed": _names(facts.get("spikes")), "bounded": _names(list(facts.get("bounded") or ()))}
+    outliers = {"bounded": _names(list(facts.get("bounded") or ()))}
     empty = {"n": number(facts.get("n_empty_cells")), "worth": number(facts.get("n_effective"))}
     empty["is_filled"] = facts.get("missing") == "fill"
     sites = {name: number(facts.get(name)) or 0 for name in ("n_disagreeing", "left_out")}

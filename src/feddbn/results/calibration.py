@@ -28,7 +28,7 @@ import numpy as np
 import pandas as pd
 
 from feddbn.core.arrays import BoolArray, FloatArray
-from feddbn.core.designs.checks import rows_doubt
+from feddbn.data.checks import rows_doubt
 from feddbn.findings import Finding, Findings
 from feddbn.results.remarks import GRAVE
 

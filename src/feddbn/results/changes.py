@@ -15,7 +15,7 @@ from feddbn.model.dbn import DBN
 __all__ = ["StoredChanges", "stored_changes"]
 
 _SEGMENTS = ("start", "stop", "rows")
-_TABLES = ("changes", "variance_changes", "drift", "site_changes")
+_TABLES = ("changes", "variance_changes", "drift")
 _COURSES = ("what", "source", "target", "lag", "start", "weight")
 
 
@@ -31,10 +31,8 @@ class StoredChanges:
         Rows of ``changes_``, ``variance_changes_`` and ``drift_``.
     courses
         ``drift_courses_``.
-    sites
-        Rows of ``site_changes_``, where sites have clocks of their own.
     unit
-        What segments are counted in: "row", "date", the name of a column, or "regime" where sites have their own clocks.
+        What segments are counted in: "row", "date", or the name of a column.
     """
 
     networks: list[DBN]
@@ -43,7 +41,6 @@ class StoredChanges:
     variances: list[dict[str, Any]]
     drift: list[dict[str, Any]]
     courses: pd.DataFrame
-    sites: list[dict[str, Any]]
     unit: str
 
     @property
@@ -77,9 +74,9 @@ def stored_changes(diagnostics: Mapping[str, Any], parameters: Mapping[str, Any]
             f"this result is damaged: it has {len(networks)} networks and {len(segments)} segments; write it again with "
             "`feddbn fit`."
         )
-    changes, variances, drift, sites = tables
-    unit = "regime" if parameters.get("clock") == "site" else _unit(segments, parameters.get("blocks"))
-    return StoredChanges(networks, segments, changes, variances, drift, courses, sites, unit)
+    changes, variances, drift = tables
+    unit = _unit(segments, parameters.get("blocks"))
+    return StoredChanges(networks, segments, changes, variances, drift, courses, unit)
 
 
 def _unit(segments: pd.DataFrame, blocks: object) -> str:

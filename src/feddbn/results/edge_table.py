@@ -80,7 +80,6 @@ def pair_ranking(table: pd.DataFrame, variables: Sequence[str]) -> FloatArray:
 
     A pair is as probable as its most probable edge, at any lag. Links are better known than their directions, so an unlikely
     pair counts a fifth of its reversal. Pairs that nothing tells apart share a place.
-    `feddbn.metrics.ranking_scores` compares it with a known network.
     """
     missing = [name for name in _NEEDED if name not in table]
     if missing:

@@ -13,7 +13,6 @@ import pandas as pd
 from feddbn.core.constraints import EdgeConstraints
 from feddbn.core.orders.hidden import HiddenDoubts
 from feddbn.core.statistics.diagnostics import edge_robustness
-from feddbn.core.statistics.made_up import MADE_UP, made_up_kinds
 from feddbn.core.statistics.moments import Moments
 from feddbn.core.statistics.survey import SMALL_MEAN, SPREAD, looks_binary
 from feddbn.federation.programs.alone import Alone
@@ -380,8 +379,6 @@ def treatment_findings(
         values = {"share": share, "n": float(asked.moments.n)}
         note("empty-cells", values, {"prepare.missing": "drop"})
     found = together("rows-treated", found)
-    if survey is not None:
-        found += made_up_findings(survey, variables)
     if asked.unseen:
         found.append(_unseen(asked.unseen, variables))
     if asked.n_disagreeing and survey is not None:
@@ -392,21 +389,6 @@ def treatment_findings(
             is_wrong = one_network and code == "sites-disagree" and not done.abstain
             found += [Finding(code, "error" if is_wrong else "warning", {"n": n, **values})] if n else []
     return found
-
-
-def made_up_findings(survey: Survey, variables: Sequence[str]) -> list[Finding]:
-    """One finding about all variables whose values somebody made up; inputs are what somebody set."""
-    kinds = made_up_kinds(survey.made_up, survey.periods)
-    told = {variables[j]: one for j, one in kinds.items() if j not in survey.inputs}
-    if not told:
-        return []
-    values = {
-        "kinds": {name: kind for name, (kind, _) in told.items()},
-        "shares": [share for _, share in told.values()],
-    }
-    empty = {name: kind for name, (kind, _) in told.items() if kind in MADE_UP}
-    cure = {"prepare.made_up": empty} if empty else {}
-    return [Finding("made-up-values", "warning", values, tuple(told), cure)]
 
 
 def _unseen(unseen: Sequence[tuple[int, int, int]], variables: Sequence[str]) -> Finding:

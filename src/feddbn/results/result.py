@@ -41,10 +41,10 @@ import pandas as pd
 
 from feddbn._version import __version__
 from feddbn.core.arrays import FloatArray
-from feddbn.core.encoding import decode
 from feddbn.core.penalised.path import Status
 from feddbn.errors import FeddbnError, FileError, InputError, ParameterError, reading
 from feddbn.federation.programs.pfdbnl.questions import Entries
+from feddbn.federation.protocol.encoding import decode
 from feddbn.federation.protocol.study import StudyResult
 from feddbn.findings import Findings
 from feddbn.model.dbn import DBN
@@ -116,8 +116,7 @@ def _network(
     """Return the network in the units of the data; a site's file holds it in those of the study."""
     names = tuple(variables[int(i)] for i in own["columns"])
     q, d = own["C"].shape
-    most_lags = q // d - 1
-    entries = Entries.of(names, variables, most_lags, most_lags)
+    entries = Entries.of(names, variables, q // d - 1)
     C, k = entries.take(own["C"]), len(names)
     center, scale = (entries.take(shared[name]) for name in ("center", "scale"))
     C = C * scale[:k] / scale[:, None]
@@ -149,7 +148,6 @@ _FACTS = {
     "segments_": "segments",
     "changes_": "changes",
     "variance_changes_": "variance_changes",
-    "site_changes_": "site_changes",
     "segment_edges_": "segment_edges",
     "drift_": "drift",
     "drift_courses_": "drift_courses",
@@ -182,7 +180,7 @@ class Result(Shown):
     personal
         Site -> its own network, or None.
     findings
-        What the fit found and did, what matters most first; `warnings` has them as text.
+        What the fit found and did, what matters most first.
     truth
         The network behind simulated data, or None.
     rates
@@ -292,11 +290,6 @@ class Result(Shown):
             sums=plain(estimator.sums_to_dict()) if keep_sums else None,
             rates=rates,
         )
-
-    @property
-    def warnings(self) -> list[str]:
-        """The findings as text; it goes in the next version."""
-        return [say(one) for one in self.findings if one.level != "good"]
 
     @property
     def n_rows(self) -> int | None:

@@ -1,7 +1,6 @@
-"""Where sums are carried out: in this process (`simulated`), or by a server and its sites on an engine.
+"""Where sums are carried out: in this process (`simulated`), or by a server and its sites; `files` carries their messages.
 
 `masked` and `noisy` wrap the sum of any federation, `store` is what server and sites keep on disk, `settings` what their
-administrators write, `keeper` one of the two parties that open the sums of some studies. The modules `nvflare_*` only keep
-names that kits in the field refer to.
+administrators write.
 May import: federation and below.
 """

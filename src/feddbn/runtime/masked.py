@@ -22,8 +22,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.encoding import decode, encode
 from feddbn.errors import AggregationError, FeddbnError, NotEnoughSites, ProtocolError
+from feddbn.federation.protocol.encoding import decode, encode
 from feddbn.federation.protocol.messages import (
     MOST_WORDS,
     raise_refusal,
@@ -63,7 +63,7 @@ class SecureFederation:
     """A federation whose server sees only sums.
 
     `courier` carries the messages: within this process, or inside the requests of a deployed run. `run` is the one the sites
-    were set up with; `min_sites` and `threshold` are those of `SecAggServer`. In one process sites use the same `digest`.
+    were set up with; `min_sites` and `threshold` are those of `SecAggServer`.
     """
 
     answered_tasks: frozenset[str] | None = None
@@ -75,7 +75,6 @@ class SecureFederation:
         min_sites: int = DEFAULT_MIN_SITES,
         threshold: int | None = None,
         variables: tuple[str, ...] = (),
-        digest: Digest = task_digest,
     ) -> None:
         if len(courier.sites) < min_sites:
             raise NotEnoughSites(
@@ -88,7 +87,6 @@ class SecureFederation:
         self._batch = FIRST_BATCH
         self._length = 0
         self.variables = variables
-        self._digest = digest
         self.last_dropped: tuple[str, ...] = ()
 
     @property
@@ -146,7 +144,7 @@ class SecureFederation:
     def _open(self, task: Task) -> OpenedSum:
         server = self._server
         fields, arrays = task.fields(), dict(task.arrays)
-        order = server.open_slot(self._digest(fields, arrays), task.participants)
+        order = server.open_slot(task_digest(fields, arrays), task.participants)
         meta = {**server.masked_request(order), "task": fields}
         length = server.collect(self._ask("masked", dict.fromkeys(server.roster, (meta, arrays))))
         self._length = max(self._length, length or 0)
@@ -164,25 +162,6 @@ class SecureFederation:
         for site, sentence in odd.items():
             self._courier.reject(site, sentence)
         return replies
-
-
-Digest = Callable[[Mapping[str, Any], Mapping[str, np.ndarray]], str]
-
-
-class DigestOnce:
-    """Sites of one process are handed the same objects; the digest of the last ones is kept."""
-
-    def __init__(self) -> None:
-        self._last: tuple[Mapping[str, Any], Mapping[str, np.ndarray], str] | None = None
-
-    def __call__(self, fields: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
-        """Return the digest of a task."""
-        last = self._last
-        if last is not None and last[0] is fields and last[1] is arrays:
-            return last[2]
-        digest = task_digest(fields, arrays)
-        self._last = (fields, arrays, digest)
-        return digest
 
 
 class Answering(Protocol):
@@ -210,12 +189,10 @@ class SecureSite:
         self,
         site: Answering,
         secagg: SecAggSite,
-        digest: Digest = task_digest,
         history: Callable[[], str] = str,
     ) -> None:
         self.site = site
         self.secagg = secagg
-        self._digest = digest
         self._history = history
 
     def respond(self, meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Message:
@@ -239,7 +216,7 @@ class SecureSite:
     def task(self, meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Task:
         """Return the task of a request to mask, which its digest must fit."""
         fields = meta.get("task")
-        if not isinstance(fields, dict) or self._digest(fields, arrays) != meta.get("task_digest"):
+        if not isinstance(fields, dict) or task_digest(fields, arrays) != meta.get("task_digest"):
             raise ProtocolError("the digest of this task does not fit its content.", code="wrong-digest")
         return task_from_fields(fields, arrays, meta.get("participants"))
 

@@ -14,10 +14,8 @@ from feddbn.federation.guards.study_plan import check_noise_size
 from feddbn.federation.protocol.study import Study, check_noise
 from feddbn.federation.protocol.task import Federation, Sum, Task
 from feddbn.federation.sums.private_moments import (
-    PrivateLags,
     PrivateMoments,
     guaranteed_sites,
-    private_lags,
     private_moments,
     study_noise_plan,
 )
@@ -44,7 +42,7 @@ class PrivateFederation:
         self._quantile = quantile
         self.variables = federation.variables
         self.answered_tasks: frozenset[str] | None = frozenset(plan.rules)
-        self.last: PrivateMoments | PrivateLags | None = None
+        self.last: PrivateMoments | None = None
 
     @property
     def sites(self) -> tuple[str, ...]:
@@ -57,11 +55,10 @@ class PrivateFederation:
     def sum(self, task: Task) -> Sum:
         """Return a noise-aware sum of moments; other tasks pass through, and the sites' guards decide on them."""
         rule = self._plan.rules.get(task.name)
-        if rule is None or (rule.norm != "gram" and task.name != "gram.lags"):
+        if rule is None or rule.norm != "gram":
             return self._federation.sum(task)
         contributors: tuple[str, ...] = ()
-        makes = private_lags if task.name == "gram.lags" else private_moments
-        program = makes(task, self._plan, self._n_guaranteed, self._quantile)
+        program = private_moments(task, self._plan, self._n_guaranteed, self._quantile)
         request = next(program)
         while True:
             answer = self._federation.sum(request)
@@ -69,10 +66,8 @@ class PrivateFederation:
             try:
                 request = program.send(answer)
             except StopIteration as end:
-                result: PrivateMoments | PrivateLags = end.value
-                self.last = result
-                value = result.value if isinstance(result, PrivateLags) else result.noisy.moments.to_sums()
-                return Sum(value, contributors)
+                self.last = result = end.value
+                return Sum(result.noisy.moments.to_sums(), contributors)
 
 
 def noise_aware(federation: Federation, study: Study) -> PrivateFederation:

@@ -1,8 +1,8 @@
-"""What an administrator writes on a site's or server's own machine; it never travels with a study.
+"""What an administrator writes on a site's own machine; it never travels with a study.
 
-``feddbn_site.toml`` and ``feddbn_server.toml`` are TOML; relative paths are relative to the file; unknown
-keys are errors. `programs` names the installed modules that register methods and site programs: a study can
-only name what these modules registered, and no message can add to the list.
+``feddbn_site.toml`` is TOML; relative paths are relative to the file; unknown keys are errors.
+`programs` names the installed modules that register methods and site programs: a study can only name
+what these modules registered, and no message can add to the list.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from pydantic import Field, InstanceOf, model_validator
 
@@ -50,10 +50,6 @@ class SiteSettings(_Settings):
         Studies with more lags are refused.
     identity, peers
         The site's secret signing key and the public keys of all sites, for secure aggregation.
-    keepers
-        The public keys of keepers, for studies that name two; others are refused.
-    device
-        Who multiplies large matrices here: "cpu", "auto" or "cuda", as in `FDBNL`; studies do not see it.
     """
 
     programs: tuple[str, ...] = ("feddbn.federation.programs",)
@@ -65,8 +61,6 @@ class SiteSettings(_Settings):
     max_lags: int = Field(default=10, ge=0)
     identity: Path | None = None
     peers: Path | None = None
-    keepers: Path | None = None
-    device: Literal["cpu", "auto", "cuda"] = "cpu"
 
     @model_validator(mode="before")
     @classmethod
@@ -96,39 +90,6 @@ class SiteSettings(_Settings):
         return {name: change.to for name, change in changes.items() if change.to}
 
 
-class KeeperSettings(_Settings):
-    """One keeper: where its state and keys are, and what it opens.
-
-    Attributes
-    ----------
-    name
-        The keeper's name in studies.
-    state
-        Directory for parts, openings and logs.
-    identity
-        Its 32 secret bytes, from which the keys that it signs and opens parts with are made.
-    peers, keepers
-        The public keys of all sites, and of the keepers.
-    min_sites
-        Fewest sites in any sum that it helps to open.
-    """
-
-    programs: tuple[str, ...] = ("feddbn.federation.programs",)
-    name: str = Field(min_length=1)
-    state: Path
-    identity: Path
-    peers: Path
-    keepers: Path
-    min_sites: int = Field(default=3, ge=2)
-
-
-class ServerSettings(_Settings):
-    """The server: where journals and results of runs are kept."""
-
-    programs: tuple[str, ...] = ("feddbn.analysis.studies",)
-    runs: Path
-
-
 def _read(path: Path, kind: type[S], paths: tuple[str, ...]) -> S:
     def beside(values: dict[str, Any]) -> None:
         folder = Path(path).parent.resolve()
@@ -143,21 +104,7 @@ def _read(path: Path, kind: type[S], paths: tuple[str, ...]) -> S:
 
 def read_site_settings(path: Path) -> SiteSettings:
     """Return a site's settings."""
-    return _read(path, SiteSettings, ("data", "state", "policy", "identity", "peers", "keepers"))
-
-
-def read_keeper_settings(path: Path) -> KeeperSettings:
-    """Return a keeper's settings."""
-    return _read(path, KeeperSettings, ("state", "identity", "peers", "keepers"))
-
-
-def read_server_settings(path: Path) -> ServerSettings:
-    """Return the server's settings."""
-    return _read(path, ServerSettings, ("runs",))
-
-
-_MOVED = {"feddbn.methods.studies": "feddbn.analysis.studies"}
-"""Modules that settings of earlier versions name, and where they are now."""
+    return _read(path, SiteSettings, ("data", "state", "policy", "identity", "peers"))
 
 
 def load_programs(modules: tuple[str, ...]) -> None:
@@ -167,7 +114,7 @@ def load_programs(modules: tuple[str, ...]) -> None:
     """
     for module in modules:
         try:
-            importlib.import_module(_MOVED.get(module, module))
+            importlib.import_module(module)
         except ImportError as error:
             raise ParameterError(
                 f"programs names the module {module!r}, which cannot be imported: {error}.", code="no-program"

@@ -33,19 +33,18 @@ import hmac
 import json
 import math
 import os
-import shutil
 import sqlite3
 import stat
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from feddbn.core.encoding import encode
 from feddbn.errors import FeddbnError, FileError, StateError
+from feddbn.federation.protocol.encoding import encode
 from feddbn.federation.protocol.messages import (
     Journal,
     SiteRecord,
@@ -570,16 +569,6 @@ def private_directory(path: Path) -> None:
         raise FileError(f"the directory {path} cannot be created: {error.strerror}.") from None
 
 
-def _last_change(directory: Path) -> float:
-    """Return when a directory or a file directly in it was last changed."""
-    times = [0.0]
-    for item in (directory, *directory.iterdir()):
-        # A file that is being replaced by another process may vanish under our eyes.
-        with contextlib.suppress(FileNotFoundError):
-            times.append(item.stat().st_mtime)
-    return max(times)
-
-
 def _limit(root: Path, keep_days: float, now: float | None) -> float:
     """Return before when something was last changed that is too old: it was so on three days of looking.
 
@@ -596,39 +585,22 @@ def _limit(root: Path, keep_days: float, now: float | None) -> float:
     return (days[-3] - keep_days) * 86400 if len(days) > 2 else -math.inf
 
 
-def unchanged_directories(root: Path, keep_days: float, now: float | None = None) -> list[Path]:
-    """Return the directories below `root` that are too old, sorted."""
-    if not Path(root).is_dir():
-        return []
-    limit = _limit(root, keep_days, now)
-    return sorted(path for path in Path(root).iterdir() if path.is_dir() and _last_change(path) < limit)
-
-
-def prune_runs(root: Path, keep_days: float, keep: Iterable[str] = (), now: float | None = None) -> list[str]:
-    """Forget runs that have ended and did not change for `keep_days` days, except those in `keep`; return their ids.
+def prune_runs(root: Path, keep_days: float, now: float | None = None) -> list[str]:
+    """Forget runs that have ended and did not change for `keep_days` days; return their ids.
 
     A run has ended when its result is here. That stays, for people; a run that waits can go on. Folders of others are not
     looked at, and what is not of a run is kept: audit logs, approvals, the ledger, and whatever budgets are read from.
     """
     if not Path(root).is_dir():
         return []
-    store, limit, kept = Store(root), _limit(root, keep_days, now), frozenset(keep)
+    store, limit = Store(root), _limit(root, keep_days, now)
     found = []
     for name, when in sorted(store.changed().items()):
         place = Path(root) / name
-        if name.startswith("_") or name in kept or not (place / RESULT).is_file():
+        if name.startswith("_") or not (place / RESULT).is_file():
             continue
         if max(when, (place / RESULT).stat().st_mtime) < limit:
             store.forget(name)
             (place / EVENTS).unlink(missing_ok=True)
             found.append(name)
     return found
-
-
-def delete_directories(directories: Iterable[Path]) -> list[str]:
-    """Delete directories with all they hold; return their names."""
-    names = []
-    for path in directories:
-        shutil.rmtree(path, ignore_errors=True)
-        names.append(path.name)
-    return names

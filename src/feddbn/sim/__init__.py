@@ -1,45 +1,17 @@
-"""Simulators with known truth: networks are drawn, made messy if asked for, and run by their mechanisms.
+"""Simulators with known truth: networks are drawn, run by their mechanisms, and their rows corrupted if asked for.
 
-Other systems with a known graph are in `differential`. It stands above `model`, and takes randomness as a `Generator`.
+It stands above `model`, and takes randomness as a `Generator`.
 May import: model and below.
 """
 
-from feddbn.sim.differential import (
-    Trajectories,
-    diffusion,
-    draw_rates,
-    lorenz96,
-    lotka_volterra,
-    river_levels,
-)
-from feddbn.sim.federated import SimulatedArrays, draw_systems, simulate_arrays
-from feddbn.sim.mess import MESSES, Mess, MessNames
-from feddbn.sim.settings import AskedKinds, SimulationSettings, connectivity_degree, kinds_asked, split_evenly
-from feddbn.sim.shapes import EFFECTS, EdgeEffect, Shapes, TrueCurve, TrueProduct
-from feddbn.sim.systems import System
+from feddbn.sim.corruptions import CORRUPTIONS, Corruption
+from feddbn.sim.shapes import EFFECTS, EdgeEffect
+from feddbn.sim.simulation import TrueNetwork
 
 __all__ = [
+    "CORRUPTIONS",
     "EFFECTS",
-    "MESSES",
-    "AskedKinds",
+    "Corruption",
     "EdgeEffect",
-    "Mess",
-    "MessNames",
-    "Shapes",
-    "SimulatedArrays",
-    "SimulationSettings",
-    "System",
-    "Trajectories",
-    "TrueCurve",
-    "TrueProduct",
-    "connectivity_degree",
-    "diffusion",
-    "draw_rates",
-    "draw_systems",
-    "kinds_asked",
-    "lorenz96",
-    "lotka_volterra",
-    "river_levels",
-    "simulate_arrays",
-    "split_evenly",
+    "TrueNetwork",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,10 +15,10 @@ from feddbn.model.conditionals import Conditional
 from feddbn.model.dbn import DBN
 from feddbn.model.dynamics import first_rows, paths_from, usual
 from feddbn.model.mechanisms import known
-from feddbn.sim.messy import MessyWorld, Shocks
+from feddbn.sim.corruptions import corrupted
 from feddbn.sim.series import advance, bend_systems, draw_shocks, in_units_of_causes
-from feddbn.sim.settings import SimulationSettings, connectivity_degree, split_evenly
-from feddbn.sim.systems import HiddenVariables, System, draw_system, thin_system, vary_system
+from feddbn.sim.settings import SimulationSettings, split_evenly
+from feddbn.sim.systems import HiddenVariables, System, draw_system, vary_system
 
 _NUMBERS_TOGETHER = 1 << 24
 """Of the noise of recordings that are made at once: 128 megabytes."""
@@ -32,163 +33,113 @@ class SimulatedArrays:
     recordings
         Site name -> its recordings, each (rows, d) with ``rows = usable rows + n_lags``.
     systems
-        Site name -> the system it follows; sites that share a system share the object. A mess that changes the network
-        or adds a column shows here (see `feddbn.simulate`).
+        Site name -> the system it follows; sites that share a system share the object.
     clusters
         Site name -> cluster number, or None if no clusters were asked for.
-    settings
-        What was asked for.
     variables
-        Names of the columns: those of the settings, and columns that a mess added.
+        Names of the columns.
     noise_variances
-        One per column: of the network's own noise.
+        One per column.
     networks
         Site name -> its network, if variables of other kinds were asked for; its system then has weights in standard
         units. Else None.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from feddbn.sim import simulate_arrays, SimulationSettings
-    >>> drawn = simulate_arrays(SimulationSettings(d=3, n_sites=2, n_samples=100), np.random.default_rng(0))
-    >>> drawn.variables, drawn.is_homogeneous, sorted(drawn.recordings)
-    (('x0', 'x1', 'x2'), True, ['site-0', 'site-1'])
     """
 
     recordings: dict[str, list[FloatArray]]
     systems: dict[str, System]
     clusters: dict[str, int] | None
-    settings: SimulationSettings
     variables: tuple[str, ...]
     noise_variances: FloatArray
     networks: dict[str, DBN] | None = None
 
-    @property
-    def is_homogeneous(self) -> bool:
-        """Whether every site follows the same system."""
-        systems = list(self.systems.values())
-        return all(system is systems[0] for system in systems)
 
-
-class _Recordings:
+class Recordings:
     """Which recordings there are: their lengths and sites, one after the other, and how many rows are burned before each."""
 
     def __init__(self, settings: SimulationSettings) -> None:
-        self._m = settings.n_recordings
+        self._settings, self._m = settings, settings.n_recordings
         lengths = [split_evenly(rows, self._m) for rows in settings.usable_rows]
         self.sizes = [length + settings.n_lags for site in lengths for length in site]
         self.sites = [k for k in range(settings.n_sites) for _ in range(self._m)]
-        self.names = [f"site-{k}" for k in range(settings.n_sites)]
         self.n_burned = settings.burn_in if settings.n_lags else 0
 
     def by_site(self, series: list[FloatArray]) -> list[list[FloatArray]]:
         """The recordings of each site."""
-        return [series[k * self._m : (k + 1) * self._m] for k in range(len(self.names))]
+        return [series[k * self._m : (k + 1) * self._m] for k in range(self._settings.n_sites)]
+
+    def drawn(
+        self,
+        rows: list[list[FloatArray]],
+        systems: Sequence[System],
+        of_site: Sequence[int],
+        variances: FloatArray,
+    ) -> SimulatedArrays:
+        """Rows and truths under the names of sites; `of_site` says which system each follows."""
+        names, settings = [f"site-{k}" for k in range(len(rows))], self._settings
+        return SimulatedArrays(
+            recordings=dict(zip(names, rows, strict=True)),
+            systems={name: systems[s] for name, s in zip(names, of_site, strict=True)},
+            clusters=None if settings.n_clusters is None else dict(zip(names, of_site, strict=True)),
+            variables=settings.variable_names,
+            noise_variances=variances,
+        )
 
 
 def simulate_arrays(
     settings: SimulationSettings, rng: np.random.Generator, hidden: HiddenVariables | None = None
 ) -> SimulatedArrays:
-    """Draw the systems, then every recording from a stream of its own; a mess and curves have their own streams, too.
+    """Draw the systems, then every recording from a stream of its own; corruptions and curves have their own streams, too.
 
     Hidden variables are among those of the settings, and in the recordings. The streams are derived from draws of `rng`,
     so a second call with the same generator gives new data.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from feddbn.sim import SimulationSettings, simulate_arrays
-    >>> drawn = simulate_arrays(SimulationSettings(d=3, n_sites=2, n_samples=100), np.random.default_rng(0))
-    >>> [rows.shape for rows in drawn.recordings["site-0"]]
-    [(51, 3)]
     """
     if settings.kinds_of_all:
         return _simulate_kinds(settings, rng)
     seeds = np.random.SeedSequence(rng.integers(0, 2**32, size=4).tolist()).spawn(4)
-    structure_seed, series_seed, mess_seed, shape_seed = seeds
-    world = MessyWorld(settings.mess_strengths, mess_seed, settings.variable_names)
+    structure_seed, series_seed, corruption_seed, shape_seed = seeds
     systems, system_of_site = draw_systems(settings, np.random.default_rng(structure_seed))
     if hidden is not None:
         with_hidden = {id(system): hidden.act(system) for system in systems}
         systems = [with_hidden[id(system)] for system in systems]
-    shape_rng, scales = np.random.default_rng(shape_seed), world.scales(settings.noise_scales)
-    systems = bend_systems(world.systems(systems), settings, not _are_independent(settings), shape_rng)
+    shape_rng, scales = np.random.default_rng(shape_seed), settings.noise_scales
+    systems = bend_systems(systems, settings, not are_independent(settings), shape_rng)
     systems = in_units_of_causes(systems, settings.noise, scales, shape_rng)
 
-    plan = _Recordings(settings)
-    sizes, sites, n_burned = plan.sizes, plan.sites, plan.n_burned
-    follows = [systems[system_of_site[k]] for k in sites]
+    plan = Recordings(settings)
+    sizes, n_burned = plan.sizes, plan.n_burned
+    follows = [systems[system_of_site[k]] for k in plan.sites]
     series: list[FloatArray] = []
-    # A mess may act on all recordings together; without one they are made in parts, as rows are burned for each.
-    at_once = len(sizes)
-    if not settings.mess_strengths:
-        at_once = max(1, _NUMBERS_TOGETHER // (len(scales) * (n_burned + max(sizes))))
+    # They are made in parts, as rows are burned for each.
+    at_once = max(1, _NUMBERS_TOGETHER // (len(scales) * (n_burned + max(sizes))))
     for first in range(0, len(sizes), at_once):
         part = slice(first, first + at_once)
         generators = [np.random.default_rng(seed) for seed in series_seed.spawn(len(sizes[part]))]
         shocks = draw_shocks(sizes[part], generators, settings.noise, scales, n_burned)
-        shocks = world.noise(Shocks(shocks, sites[part], n_burned, scales))
-        acting = world.effects(follows[part], scales)
-        series += advance(follows[part], shocks, n_burned, acting)
+        series += advance(follows[part], shocks, n_burned)
 
-    clean, names = plan.by_site(series), plan.names
-    truths = {id(system): world.truth(system.with_product_edges()) for system in systems}
-    return SimulatedArrays(
-        recordings=dict(zip(names, world.rows(clean), strict=True)),
-        systems={name: truths[id(systems[s])] for name, s in zip(names, system_of_site, strict=True)},
-        clusters=None if settings.n_clusters is None else dict(zip(names, system_of_site, strict=True)),
-        settings=settings,
-        variables=world.variables,
-        noise_variances=world.truth_variances(scales, clean),
-    )
+    rows = corrupted(plan.by_site(series), settings.strengths, corruption_seed)
+    truths = {id(system): system.with_product_edges() for system in systems}
+    return plan.drawn(rows, [truths[id(system)] for system in systems], system_of_site, scales**2)
 
 
 def draw_systems(settings: SimulationSettings, rng: np.random.Generator) -> tuple[list[System], list[int]]:
-    """The different systems and, for every site, the number of the one it follows.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from feddbn.sim import SimulationSettings, draw_systems
-    >>> systems, of_site = draw_systems(SimulationSettings(d=3, n_sites=2), np.random.default_rng(0))
-    >>> len(systems), of_site
-    (1, [0, 0])
-    """
+    """The different systems and, for every site, the number of the one it follows."""
     heterogeneity = settings.heterogeneity
-    if settings.n_clusters is not None:
-        n_systems = settings.n_clusters
+    n_systems = settings.n_clusters or (1 if heterogeneity == 0 else settings.n_sites)
+    if are_independent(settings):
+        systems = [draw_system(settings, rng) for _ in range(n_systems)]
     else:
-        n_systems = 1 if heterogeneity == 0 and settings.connectivity != "mixed" else settings.n_sites
-    degrees = _degrees(settings, n_systems)
-
-    systems: list[System]
-    if _are_independent(settings):
-        systems = [draw_system(settings, degree, rng) for degree in degrees]
-    else:
-        backbone = draw_system(settings, max(degrees), rng)
-        by_degree = {
-            degree: backbone if degree == max(degrees) else thin_system(backbone, degree / max(degrees), rng)
-            for degree in sorted(set(degrees), reverse=True)
-        }
-        systems = [by_degree[degree] for degree in degrees]
+        systems = [draw_system(settings, rng)] * n_systems
         if heterogeneity != 0:
             systems = [vary_system(system, float(heterogeneity), settings, rng) for system in systems]
     return systems, [k % n_systems for k in range(settings.n_sites)]
 
 
-def _are_independent(settings: SimulationSettings) -> bool:
+def are_independent(settings: SimulationSettings) -> bool:
     """Whether the systems have nothing in common; clusters without heterogeneity have not."""
-    if settings.heterogeneity == 0 and settings.connectivity != "mixed":
+    if settings.heterogeneity == 0:
         return settings.n_clusters is not None
     return settings.heterogeneity == "independent"
-
-
-def _degrees(settings: SimulationSettings, n_systems: int) -> list[float]:
-    if settings.connectivity is None:
-        return [float(settings.mean_degree)] * n_systems
-    if settings.connectivity == "mixed":
-        return [connectivity_degree("high" if s % 2 else "low", settings.d) for s in range(n_systems)]
-    return [connectivity_degree(settings.connectivity, settings.d)] * n_systems
 
 
 _RATE = 3.0
@@ -229,7 +180,7 @@ def _simulate_kinds(settings: SimulationSettings, rng: np.random.Generator) -> S
     ends = [_ends(kind, scale, shape_rng) for kind, scale in zip(settings.kinds_of_all, scales, strict=True)]
     stable = [_stable(system, settings, ends) for system in systems]
 
-    plan = _Recordings(settings)
+    plan = Recordings(settings)
     generators = [np.random.default_rng(seed) for seed in series_seed.spawn(len(plan.sizes))]
     shocks = draw_shocks(plan.sizes, generators, "gaussian", np.ones(settings.d), plan.n_burned)
     series: list[FloatArray] = [np.zeros((0, settings.d))] * len(plan.sizes)
@@ -238,15 +189,11 @@ def _simulate_kinds(settings: SimulationSettings, rng: np.random.Generator) -> S
         if members:
             for r, path in zip(members, _paths(dbn, [shocks[r] for r in members]), strict=True):
                 series[r] = path[plan.n_burned :]
-    names = plan.names
-    return SimulatedArrays(
-        recordings=dict(zip(names, plan.by_site(series), strict=True)),
-        systems={name: stable[s][0] for name, s in zip(names, system_of_site, strict=True)},
-        clusters=None if settings.n_clusters is None else dict(zip(names, system_of_site, strict=True)),
-        settings=settings,
-        variables=settings.variable_names,
-        noise_variances=known(stable[0][1].noise_variances, "noise_variances"),
-        networks={name: stable[s][1] for name, s in zip(names, system_of_site, strict=True)},
+    damped, networks = zip(*stable, strict=True)
+    variances = known(networks[0].noise_variances, "noise_variances")
+    drawn = plan.drawn(plan.by_site(series), damped, system_of_site, variances)
+    return replace(
+        drawn, networks={name: networks[s] for name, s in zip(drawn.systems, system_of_site, strict=True)}
     )
 
 

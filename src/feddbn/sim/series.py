@@ -1,11 +1,11 @@
-"""Time series of simulated systems, by the reduced form; step by step where effects are not linear or change.
+"""Time series of simulated systems, by the reduced form; step by step where effects are not linear.
 Systems with curved edges and products are made from linear ones (`bend_systems`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from feddbn.core.arrays import BoolArray, FloatArray, IntArray
 from feddbn.model.dynamics import long_run_covariance
-from feddbn.model.mechanisms import Additive, Linear, Step, Terms, depths, draw_noise, run
+from feddbn.model.mechanisms import Additive, Linear, Terms, depths, draw_noise, run
 from feddbn.sim.settings import SimulationSettings
 from feddbn.sim.shapes import GRID, REACH, Edge, Shapes, TrueCurve, TrueProduct, draw_curve
 from feddbn.sim.systems import MAX_RADIUS, System
@@ -103,27 +103,6 @@ def _acting(
     return values
 
 
-@dataclass(frozen=True, eq=False)
-class Effects:
-    """How effects differ from those of one linear system.
-
-    Attributes
-    ----------
-    shape
-        What of the values of causes acts; None: the values themselves.
-    later
-        The system of every recording from its middle on; None: the same as before.
-    """
-
-    shape: Callable[[FloatArray], FloatArray] | None = None
-    later: Sequence[System] | None = None
-
-    @property
-    def are_plain(self) -> bool:
-        """Whether there is no difference."""
-        return self.shape is None and self.later is None
-
-
 def draw_shocks(
     n_rows: Sequence[int],
     generators: Sequence[np.random.Generator],
@@ -138,54 +117,23 @@ def draw_shocks(
     ]
 
 
-def advance(
-    systems: Sequence[System], shocks: Sequence[FloatArray], n_burned: int, effects: Effects | None = None
-) -> list[FloatArray]:
+def advance(systems: Sequence[System], shocks: Sequence[FloatArray], n_burned: int) -> list[FloatArray]:
     """One (rows, d) array per recording r, from ``systems[r]`` and its noise, without the first `n_burned` rows.
 
-    ``x_t = (sum_l x_{t-l} A_l + u_t)(I - W)^{-1}`` from ``x = 0``, unless `effects` or the shapes of systems say
-    otherwise. Recordings of the same length advance together, so the Python loop runs over time and not over
-    recordings.
+    ``x_t = (sum_l x_{t-l} A_l + u_t)(I - W)^{-1}`` from ``x = 0``, unless the shapes of systems say otherwise. Recordings
+    of the same length advance together, so the Python loop runs over time and not over recordings.
     """
-    effects = effects or Effects()
     outcome: list[FloatArray] = [np.zeros((0, 0))] * len(systems)
     by_length: dict[int, list[int]] = {}
     for r, u in enumerate(shocks):
         by_length.setdefault(len(u), []).append(r)
-    for length, members in by_length.items():
+    for members in by_length.values():
         stacked = np.stack([shocks[r] for r in members], axis=1).swapaxes(0, 1)
-        paths = stacked[:, :0]
-        middle = length if effects.later is None else n_burned + (length - n_burned) // 2
-        for follows, part in ((systems, slice(0, middle)), (effects.later, slice(middle, None))):
-            if follows is not None:
-                group = [follows[r] for r in members]
-                plain = group[0].shapes is not None or effects.are_plain
-                step = mechanisms_of(group).step if plain else _shaped(group, effects.shape)
-                more = run(step, len(group[0].A), paths, stacked[:, part])
-                paths = np.concatenate([paths, more], axis=1) if paths.size else more
+        group = [systems[r] for r in members]
+        paths = run(mechanisms_of(group).step, len(group[0].A), stacked[:, :0], stacked)
         for r, path in zip(members, paths, strict=True):
             outcome[r] = path[n_burned:].copy()
     return outcome
-
-
-def _shaped(systems: list[System], shape: Callable[[FloatArray], FloatArray] | None) -> Step:
-    """One step of ``x_t = f(x_t) W + sum_l f(x_{t-l}) A_l + u_t``."""
-    W, A = np.stack([s.W for s in systems]), np.stack([s.A for s in systems], axis=1)
-
-    def acting(x: FloatArray) -> FloatArray:
-        return (x if shape is None else shape(x))[:, None, :]
-
-    def step(past: FloatArray, shocks: FloatArray, held: FloatArray) -> FloatArray:
-        given = shocks.copy()
-        for lag in range(1, past.shape[1] + 1):
-            given += (acting(past[:, -lag]) @ A[lag - 1])[:, 0]
-        now = given
-        # W has no cycles: after d - 1 repetitions nothing changes any more.
-        for _ in range(shocks.shape[1] - 1):
-            now = given + (acting(now) @ W)[:, 0]
-        return now
-
-    return step
 
 
 MAX_SPREAD_RADIUS = 0.85
@@ -203,9 +151,8 @@ def bend_systems(
     """The systems with curves and products as the settings ask for; themselves if all is to be linear.
 
     An edge that several systems have with the same weight has the same curve in all of them. Products are the same in
-    all systems if these have a backbone in common (`is_shared`), else drawn for each. Levels near a unit root stay what
-    they are: their edges to themselves are straight. A system is damped until its straight edges alone have a radius of
-    `MAX_RADIUS`, and its variances one of `MAX_SPREAD_RADIUS` (`_spread_radius`), or that of levels near a unit root.
+    all systems if these have a backbone in common (`is_shared`), else drawn for each. A system is damped until its
+    straight edges alone have a radius of `MAX_RADIUS`, and its variances one of `MAX_SPREAD_RADIUS` (`_spread_radius`).
     """
     if settings.effects == "linear" and not settings.interactions:
         return list(systems)
@@ -214,12 +161,7 @@ def bend_systems(
     bent: dict[int, System] = {}
     for system in _different(systems):
         curves: dict[Edge, TrueCurve] = {}
-        slow, levels = 0.0, set[Edge]()
-        if "slow-levels" in settings.mess_strengths:
-            slow, levels = system.spectral_radius, _slow_loops(system)
         for edge in system.edges:
-            if edge in levels:
-                continue
             # The weight as it was drawn: damping differs between systems, the edge does not.
             key = edge, round(system.weight(edge) / system.lag_damping ** edge[0], 9)
             if key not in known:
@@ -230,9 +172,7 @@ def bend_systems(
         if products is None or not is_shared:
             products = _draw_products(system, settings, rng)
         new = replace(system, shapes=Shapes(curves, products))
-        excess = max(
-            new.spectral_radius / max(MAX_RADIUS, slow), _spread_radius(new) / max(MAX_SPREAD_RADIUS, slow)
-        )
+        excess = max(new.spectral_radius / MAX_RADIUS, _spread_radius(new) / MAX_SPREAD_RADIUS)
         bent[id(system)] = new if excess <= 1 else new.damped(1 / excess)
     return [bent[id(system)] for system in systems]
 
@@ -268,11 +208,6 @@ def _spread_radius(system: System) -> float:
         for lag, i, j in product.edges:
             squares[lag - 1, i, j] += product.weight**2 / 2.0
     return float(np.sqrt(System(system.W**2, squares, system.order).spectral_radius))
-
-
-def _slow_loops(system: System) -> set[Edge]:
-    """The edges that `feddbn.sim.messy.slow_levels` makes."""
-    return {(1, int(root), int(root)) for root in np.flatnonzero(~system.W.any(axis=0))}
 
 
 def in_units_of_causes(

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.kinds import Kind, read_kinds
+from feddbn.core.kinds import Kind
+from feddbn.data.kinds import read_kinds
 from feddbn.errors import Given, ParameterError
 from feddbn.model.mechanisms import NOISE_FAMILIES
-from feddbn.settings import is_number, nothing, number, whole, word
-from feddbn.sim.mess import MessNames, resolve_mess
+from feddbn.settings import is_number, number, whole, word
+from feddbn.sim.corruptions import CorruptionNames, strengths_of
 from feddbn.sim.shapes import EFFECTS
 
 AskedKinds = Mapping[str, object] | Sequence[object] | None
@@ -22,14 +23,8 @@ AskedKinds = Mapping[str, object] | Sequence[object] | None
 def kinds_asked(asked: AskedKinds, variables: Sequence[str]) -> tuple[Kind, ...]:
     """The kind of each variable; empty if none is asked for.
 
-    A mapping names variables (`feddbn.core.kinds.read_kinds`), a list is given out in turn, again and again. "ordinal:4"
+    A mapping names variables (`feddbn.data.kinds.read_kinds`), a list is given out in turn, again and again. "ordinal:4"
     stands for four levels.
-
-    Examples
-    --------
-    >>> from feddbn.sim import kinds_asked
-    >>> [kind.name for kind in kinds_asked({"y": "count"}, ["x", "y"])]
-    ['continuous', 'count']
     """
     if asked is None:
         return ()
@@ -53,27 +48,6 @@ def _with_levels(said: object) -> object:
     return said
 
 
-GRAPHS = ("erdos-renyi", "scale-free")
-CONNECTIVITIES = ("low", "high", "mixed")
-
-
-def connectivity_degree(level: str, d: int) -> float:
-    """The mean degree the paper's personalised experiments call "low" or "high" connectivity.
-
-    [fdbnl] "Varying Number of Variables" of PFDBNL: low ``floor(d/2) - d/5``, high ``d - d/5``; kept between
-    0 and d - 1, which matters below d = 5 only.
-
-    Examples
-    --------
-    >>> from feddbn.sim import connectivity_degree
-    >>> connectivity_degree("low", 10), connectivity_degree("high", 10)
-    (3.0, 8.0)
-    """
-    word("low", "high").check("level", level)
-    degree = d // 2 - d / 5 if level == "low" else d - d / 5
-    return min(max(degree, 0.0), d - 1.0)
-
-
 @dataclass(frozen=True)
 class SimulationSettings:
     """Every choice of a simulated federation; `feddbn.simulate` documents each one.
@@ -82,13 +56,6 @@ class SimulationSettings:
     ------
     ParameterError
         One sentence about the first argument that is impossible.
-
-    Examples
-    --------
-    >>> from feddbn.sim import SimulationSettings
-    >>> settings = SimulationSettings(d=3, n_sites=3, n_samples=100)
-    >>> settings.usable_rows, settings.variable_names
-    ((34, 33, 33), ('x0', 'x1', 'x2'))
     """
 
     d: int = 10
@@ -100,17 +67,15 @@ class SimulationSettings:
     w_range: tuple[float, float] = (0.3, 0.5)
     a_range: tuple[float, float] | None = None
     decay: float = 1.5
-    graph: str = "erdos-renyi"
     heterogeneity: float | str = 0.0
     n_clusters: int | None = None
-    connectivity: str | None = None
     noise: str = "gaussian"
     noise_scale: float | Sequence[float] = 1.0
     site_sizes: Sequence[int] | None = None
     n_recordings: int = 1
     burn_in: int = 300
     variables: Sequence[str] | None = None
-    mess: MessNames = None
+    corruptions: CorruptionNames = None
     effects: str = "linear"
     interactions: float = 0
     kinds: AskedKinds = None
@@ -130,13 +95,11 @@ class SimulationSettings:
         _range("w_range", self.w_range)
         if self.a_range is not None:
             _range("a_range", self.a_range)
-        word(*GRAPHS).check("graph", self.graph)
         word(*NOISE_FAMILIES).check("noise", self.noise)
-        (word(*CONNECTIVITIES) | nothing()).check("connectivity", self.connectivity)
         self._check_heterogeneity()
         self._check_sizes()
         self._check_variables()
-        object.__setattr__(self, "mess", self.mess_strengths)
+        object.__setattr__(self, "corruptions", strengths_of(self.corruptions, self.d))
         word(*EFFECTS).check("effects", self.effects)
         self._check_interactions()
         self._check_kinds()
@@ -147,7 +110,7 @@ class SimulationSettings:
         others: tuple[tuple[str, object, object], ...] = (
             ("effects", self.effects, "linear"),
             ("interactions", self.interactions, 0),
-            ("mess", self.mess, {}),
+            ("corruptions", self.strengths, {}),
             ("noise", self.noise, "gaussian"),
         )
         for name, value, plain in others:
@@ -173,12 +136,6 @@ class SimulationSettings:
         if value > most:
             raise ParameterError(
                 f"interactions={value!r} is more than the {most} there can be with d={self.d} and n_lags={self.n_lags}."
-            )
-        shaped = [name for name in ("tanh", "squares") if name in self.mess_strengths]
-        if shaped and (self.effects != "linear" or value):
-            raise ParameterError(
-                f"mess={shaped[0]!r} shapes all effects, and so does effects={self.effects!r} with "
-                f"interactions={value!r}; leave one of them out."
             )
 
     def _check_heterogeneity(self) -> None:
@@ -230,9 +187,9 @@ class SimulationSettings:
         return split_evenly(self.n_samples, self.n_sites)
 
     @property
-    def mess_strengths(self) -> dict[str, float]:
-        """Mess -> strength, in the order in which they act."""
-        return resolve_mess(self.mess, self.d, self.n_lags)
+    def strengths(self) -> dict[str, float]:
+        """Corruption -> strength, in the order in which they act."""
+        return strengths_of(self.corruptions, self.d)
 
     @property
     def noise_scales(self) -> FloatArray:
@@ -260,14 +217,7 @@ class SimulationSettings:
 
 
 def split_evenly(total: int, n_parts: int) -> tuple[int, ...]:
-    """`n_parts` sizes that differ by at most one and add up to `total`; the larger ones first.
-
-    Examples
-    --------
-    >>> from feddbn.sim import split_evenly
-    >>> split_evenly(10, 3)
-    (4, 3, 3)
-    """
+    """`n_parts` sizes that differ by at most one and add up to `total`; the larger ones first."""
     share, remainder = divmod(total, n_parts)
     return tuple(share + (part < remainder) for part in range(n_parts))
 

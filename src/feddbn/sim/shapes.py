@@ -35,15 +35,6 @@ class TrueCurve:
         One of `CURVES`, or "product": nothing of its own, the cause acts through products only.
     table
         Values at `GRID`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from feddbn.sim import simulate_arrays, SimulationSettings
-    >>> settings = SimulationSettings(d=3, n_sites=1, n_samples=100, effects="quadratic")
-    >>> system = simulate_arrays(settings, np.random.default_rng(0)).systems["site-0"]
-    >>> sorted({curve.kind for curve in system.shapes.curves.values()})
-    ['quadratic']
     """
 
     kind: str
@@ -160,12 +151,6 @@ class TrueProduct:
         The variable they act on.
     weight
         Its size, with a sign.
-
-    Examples
-    --------
-    >>> from feddbn.sim import TrueProduct
-    >>> TrueProduct(causes=((0, 1), (1, 1)), target=2, weight=0.3).edges
-    ((1, 0, 2), (1, 1, 2))
     """
 
     causes: tuple[tuple[int, int], tuple[int, int]]
@@ -192,14 +177,6 @@ class Shapes:
     centre, scale
         (d,) about the means and standard deviations of the variables: curves are functions of
         ``z = (x - centre) / scale``.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from feddbn.sim import Shapes
-    >>> shapes = Shapes(centre=np.array([1.0]), scale=np.array([2.0]))
-    >>> shapes.standardised(np.array([3.0]), 0).tolist()
-    [1.0]
     """
 
     curves: Mapping[Edge, TrueCurve] = field(default_factory=dict)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
-from types import MappingProxyType
 from typing import Any, Self
 
 import numpy as np
@@ -21,41 +20,19 @@ from feddbn.model.dynamics import require_linear
 from feddbn.model.graph import AncestralGraph
 from feddbn.model.mechanisms import Additive, Mechanisms, known
 from feddbn.model.network import edge_at, random_generator
-from feddbn.settings import whole, word
 from feddbn.shown import Shown
-from feddbn.sim import (
-    AskedKinds,
-    EdgeEffect,
-    MessNames,
-    SimulationSettings,
-    System,
-    Trajectories,
-    lorenz96,
-    lotka_volterra,
-    simulate_arrays,
-    split_evenly,
-)
+from feddbn.sim.corruptions import CorruptionNames
+from feddbn.sim.federated import SimulatedArrays, simulate_arrays
 from feddbn.sim.series import terms_of
-from feddbn.sim.systems import HiddenVariables
+from feddbn.sim.settings import AskedKinds, SimulationSettings
+from feddbn.sim.shapes import EdgeEffect
+from feddbn.sim.systems import HiddenVariables, System
 
 __all__ = [
-    "SYSTEMS",
     "SimulatedFederation",
     "TrueNetwork",
     "simulate",
-    "simulate_system",
 ]
-
-
-def _needs_functions(name: str) -> Any:
-    """A method of `DBN` that is refused where a system has a graph, but no functions of edges."""
-
-    def method(self: TrueNetwork, *args: Any, **kwargs: Any) -> Any:
-        self._require_functions(name)
-        return getattr(DBN, name)(self, *args, **kwargs)
-
-    method.__name__, method.__doc__ = name, getattr(DBN, name).__doc__
-    return method
 
 
 class _Drawn(Additive):
@@ -91,24 +68,19 @@ class TrueNetwork(DBN):
     ----------
     system
         What was simulated, in which functions of edges are tables; None if the numbers of the network say all.
-    is_graph
-        Whether it has a graph but no functions of single edges (`feddbn.simulate_system`).
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> feddbn.simulate(d=3, n_sites=1, n_samples=50, effects="gp").truth.is_linear
+    False
     """
 
     system: System | None
-    is_graph: bool
 
-    def __init__(
-        self, *numbers: Any, system: System | None = None, is_graph: bool = False, **named: Any
-    ) -> None:
+    def __init__(self, *numbers: Any, system: System | None = None, **named: Any) -> None:
         object.__setattr__(self, "system", system)
-        object.__setattr__(self, "is_graph", is_graph)
         super().__init__(*numbers, **named)
-
-    @property
-    def is_linear(self) -> bool:
-        """Whether all effects are linear, no product acts, and all variables are continuous."""
-        return not self.is_graph and super().is_linear
 
     @cached_property
     def mechanisms(self) -> Mechanisms:
@@ -134,17 +106,10 @@ class TrueNetwork(DBN):
 
         It is a function of the data as they are before sites change units, offsets or cells of them.
         """
-        self._require_functions("effect")
         if self.system is None:
             return super().effect(source, target, lag)  # type: ignore[return-value]
         i, j, lag = edge_at(self, source, target, lag)
         return self.system.effect((lag, i, j))
-
-    def _require_functions(self, what: str) -> None:
-        if self.is_graph:
-            raise ParameterError(
-                f"{what} needs functions of edges, and this system has none: its causes do not act one by one."
-            )
 
     @property
     def interactions(self) -> list[dict[str, Any]]:
@@ -172,96 +137,11 @@ class TrueNetwork(DBN):
             found.append({**names, "kind": effect.kind, "weight": effect.weight, "values": x, "adds": y})
         return found
 
-    residuals = _needs_functions("residuals")
-    forecast = _needs_functions("forecast")
-    do = _needs_functions("do")
-    simulate = _needs_functions("simulate")
-    stationary_mean = _needs_functions("stationary_mean")
-    stationary_covariance = _needs_functions("stationary_covariance")
-    impulse_responses = _needs_functions("impulse_responses")
-    fevd = _needs_functions("fevd")
-    total_effects = _needs_functions("total_effects")
-    mediated_effects = _needs_functions("mediated_effects")
-    effects = _needs_functions("effects")
-
     def direct_effects(self, horizon: int) -> FloatArray:
         """As `DBN.direct_effects`, of linear networks: a function that was drawn has no weight that is its slope."""
-        self._require_functions("direct_effects")
         if self.system is not None:
             require_linear(self, "direct_effects", "truth.effect(source, target, lag)")
         return super().direct_effects(horizon)
-
-    log_likelihood = _needs_functions("log_likelihood")
-    residual_diagnostics = _needs_functions("residual_diagnostics")
-
-
-SYSTEMS: Mapping[str, Callable[..., Trajectories]] = MappingProxyType(
-    {"lorenz96": lorenz96, "lotka-volterra": lotka_volterra}
-)
-"""Every system by name, with the function of `feddbn.sim` that draws it and documents its options."""
-
-
-def simulate_system(
-    system: str,
-    d: int = 10,
-    n_sites: int = 10,
-    n_samples: int = 512,
-    *,
-    random_state: int | np.random.Generator | None = 0,
-    **options: float,
-) -> SimulatedFederation:
-    """A federation of sites that watch a nonlinear system of differential equations.
-
-    Every site sees a path of its own. The truth has no contemporaneous edges and one of weight 1 at lag 1 wherever a
-    variable is in the equation of another (or its own).
-
-    Parameters
-    ----------
-    system
-        "lorenz96" or "lotka-volterra".
-    d, n_sites
-        Numbers of variables and sites.
-    n_samples
-        Usable rows of all sites together, split evenly; a recording has one row more.
-    random_state
-        A seed, a generator, or None.
-    options
-        Options of `feddbn.sim.lorenz96` (``F``, ``dt``, ``noise``) or `feddbn.sim.lotka_volterra` (``n_hunted``,
-        ``dt``, ``noise``).
-
-    Examples
-    --------
-    >>> import feddbn
-    >>> fed = feddbn.simulate_system("lorenz96", d=5, n_sites=2, n_samples=20, F=8)
-    >>> len(fed.sites["site-1"][0]), int((fed.truth.A[0] != 0).sum())
-    (11, 20)
-    """
-    word(*SYSTEMS).check("system", system)
-    draw = SYSTEMS[system]
-    known = [name for name in draw.__kwdefaults__ or {} if name != "n_sites"]
-    for name in options:
-        if name not in known:
-            raise ParameterError(
-                f"{name}={options[name]!r} is no option of {system}; it has {', '.join(known)}."
-            )
-    whole(1).check("n_sites", n_sites)
-    whole(n_sites).check("n_samples", n_samples)
-    sizes = split_evenly(n_samples, n_sites)
-    drawn = draw(d, max(sizes) + 1, n_sites=n_sites, rng=random_generator(random_state), **options)
-    truth = TrueNetwork(np.zeros((d, d)), drawn.graph[None].astype(float), drawn.variables, is_graph=True)
-    names = [f"site-{k}" for k in range(n_sites)]
-    frames = [
-        pd.DataFrame(rows[: size + 1], columns=list(drawn.variables))
-        for rows, size in zip(drawn.recordings, sizes, strict=True)
-    ]
-    asked: dict[str, Any] = {"system": system, "d": d, "n_sites": n_sites, "n_samples": n_samples, **options}
-    return SimulatedFederation(
-        sites={name: [frame] for name, frame in zip(names, frames, strict=True)},
-        truths=dict.fromkeys(names, truth),
-        clusters=None,
-        lag_damping=dict.fromkeys(names, 1.0),
-        parameters={**asked, "random_state": random_state},
-    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -281,7 +161,7 @@ class SimulatedFederation(Shown):
         Site name -> c. 1 unless no stable draw was found, or variances of curved effects and products would not settle;
         then ``A_l`` and products were multiplied by ``c**l``, and weights may lie below the range that was asked for.
     parameters
-        The arguments of `simulate`, `random_state` included; `mess` as name -> strength.
+        The arguments of `simulate`, `random_state` included; `corruptions` as name -> strength.
     whole
         Site name -> its network with the variables that are hidden (``hidden0``, ...); None if that is not known.
 
@@ -346,10 +226,8 @@ def simulate(
     w_range: tuple[float, float] = (0.3, 0.5),
     a_range: tuple[float, float] | None = None,
     decay: float = 1.5,
-    graph: str = "erdos-renyi",
     heterogeneity: float | str = 0.0,
     n_clusters: int | None = None,
-    connectivity: str | None = None,
     noise: str = "gaussian",
     noise_scale: float | Sequence[float] = 1.0,
     site_sizes: Sequence[int] | None = None,
@@ -357,7 +235,7 @@ def simulate(
     burn_in: int = 300,
     variables: Sequence[str] | None = None,
     random_state: int | np.random.Generator | None = 0,
-    mess: MessNames = None,
+    corruptions: CorruptionNames = None,
     effects: str = "linear",
     interactions: float = 0,
     kinds: AskedKinds = None,
@@ -388,18 +266,12 @@ def simulate(
         Smallest and largest absolute weight in W and in A_1 (default: as W); signs are drawn.
     decay
         Weights at lag l are ``decay**(l-1)`` times smaller.
-    graph
-        "erdos-renyi" or "scale-free": how W is drawn. A is always Erdos-Renyi.
     heterogeneity
         0: one network. A number in (0, 1]: each site replaces that share of the edges of a common backbone.
         "independent": each site draws its own network.
     n_clusters
         Sites 0, M, 2M, ... share a network, sites 1, M+1, ... another, up to M networks. They differ from a
         backbone by `heterogeneity`, or have nothing in common if that is 0.
-    connectivity
-        Replaces `mean_degree` by a setting of the paper's personalised experiments: "low" is
-        ``floor(d/2) - d/5``, "high" is ``d - d/5``, "mixed" alternates the two (with a common backbone, the
-        low sites hold a part of its W).
     noise, noise_scale
         "gaussian", "exponential", "gumbel", "laplace" or "uniform", with mean 0; its standard deviation, one
         for all variables or one for each.
@@ -413,11 +285,11 @@ def simulate(
         Names; ``x0, x1, ...`` by default.
     random_state
         A seed (same seed, same bits), a generator, or None for a new federation each time.
-    mess
-        What the sites do to the data: a name, a list of names, or a dict from name to strength (None: its default), such
-        as ``{"offsets": None, "spikes": 0.02}``. `feddbn.sim.MESSES` lists them and says what a strength means.
-        They act in the order of that list, each with randomness of its own: networks and noise are those of the same
-        seed without mess, as far as the mess leaves them.
+    corruptions
+        What the sites do to their rows: a name, a list of names, or a dict from name to strength (None: its default), such
+        as ``{"offsets": None, "spikes": 0.02}``. `feddbn.sim.CORRUPTIONS` lists them, each a function whose docstring says
+        what a strength means. They act in the order of that list, each with randomness of its own, on the rows that the
+        same seed gives without them, and change no truth: at sites that see every other row, it is that of all rows.
     effects
         "linear"; or what f is drawn from, for contemporaneous edges and lagged ones: "gp" (a Gaussian process with a
         squared-exponential kernel of length 1), "spline" (natural cubic, six knots), "sigmoid" (tanh of random slope
@@ -439,7 +311,7 @@ def simulate(
         Variables that drive the others and that no site sees, beside the d that sites see; by how much their effects are
         multiplied; whether they have a past, or are noise that acts on several variables at once. Truths then hold the edges
         between seen variables; what data can tell of them is `SimulatedFederation.ancestral_truth`. Effects are linear
-        then, and there is no mess.
+        then, and there are no corruptions.
 
     Returns
     -------
@@ -452,14 +324,7 @@ def simulate(
 
     Notes
     -----
-    What counts as an edge under a mess: an edge of the network that drives the data. Drifts, gaps, units, hidden
-    causes, the memory of noise and new orders of columns change no truth. An edge that stops half-way or is not
-    linear is an edge, with its weight at the start. "slow-levels" adds edges of variables to themselves. "sum-column"
-    and "duplicate" add a column, with a contemporaneous edge of weight 1 from every column it is made of (which of
-    two exact copies came first, data cannot tell). At sites that see every other row, the truth is that of all rows.
     Both causes of a product have lagged edges in the truth; where there was none, with the weight of the product.
-    `noise_variances` of a truth are those of the network's own noise, without hidden causes and with the variance of
-    an ordinary site.
 
     Examples
     --------
@@ -480,40 +345,26 @@ def simulate(
     >>> [kind.name for kind in mixed.truth.kinds]
     ['continuous', 'binary', 'count']
     """
+    given = locals()
+    asked = {one.name: given[one.name] for one in fields(SimulationSettings)}
     hidden = HiddenVariables(n_latent, latent_strength, latent_lagged)
-    if n_latent and (mess or kinds or effects != "linear" or interactions):
+    if n_latent and (corruptions or kinds or effects != "linear" or interactions):
         raise ParameterError(
-            f"n_latent={n_latent!r} hides variables of linear systems; use effects='linear', interactions=0, mess=None and "
-            "kinds=None."
+            f"n_latent={n_latent!r} hides variables of linear systems; use effects='linear', interactions=0, "
+            "corruptions=None and kinds=None."
         )
-    settings = SimulationSettings(
-        d=d,
-        n_lags=n_lags,
-        n_sites=n_sites,
-        n_samples=n_samples,
-        mean_degree=mean_degree,
-        lag_degree=lag_degree,
-        w_range=w_range,
-        a_range=a_range,
-        decay=decay,
-        graph=graph,
-        heterogeneity=heterogeneity,
-        n_clusters=n_clusters,
-        connectivity=connectivity,
-        noise=noise,
-        noise_scale=noise_scale,
-        site_sizes=site_sizes,
-        n_recordings=n_recordings,
-        burn_in=burn_in,
-        variables=variables,
-        mess=mess,
-        effects=effects,
-        interactions=interactions,
-        kinds=kinds,
-    )
+    settings = SimulationSettings(**asked)
     drawn = settings if not n_latent else _with_hidden(settings, hidden)
     arrays = simulate_arrays(drawn, random_generator(random_state), hidden if n_latent else None)
-    n_seen = len(arrays.variables) - n_latent
+    return federation_of(arrays, {**asdict(settings), **_said(hidden), "random_state": random_state}, hidden)
+
+
+def federation_of(
+    arrays: SimulatedArrays, parameters: dict[str, Any], hidden: HiddenVariables | None = None
+) -> SimulatedFederation:
+    """Frames and networks of what was drawn, without the hidden variables."""
+    hidden = hidden or HiddenVariables()
+    n_seen = len(arrays.variables) - hidden.n_latent
     names = list(arrays.variables[:n_seen])
     # One index for all: a hundred thousand small frames would otherwise hold one each.
     columns = pd.Index(names)
@@ -522,7 +373,7 @@ def simulate(
     for site, system in arrays.systems.items():
         if id(system) in truths:
             continue
-        seen = hidden.seen(system) if n_latent else system
+        seen = hidden.seen(system) if hidden.n_latent else system
         if arrays.networks is not None:
             truths[id(system)] = TrueNetwork.from_dict(arrays.networks[site].to_dict())
         else:
@@ -538,7 +389,7 @@ def simulate(
         truths={site: truths[id(system)] for site, system in arrays.systems.items()},
         clusters=arrays.clusters,
         lag_damping={site: system.lag_damping for site, system in arrays.systems.items()},
-        parameters={**asdict(settings), **_said(hidden), "random_state": random_state},
+        parameters=parameters,
         whole={site: whole[id(system)] for site, system in arrays.systems.items()} if whole else None,
     )
 

@@ -25,55 +25,20 @@ from feddbn.sim.settings import SimulationSettings
 from feddbn.sim.shapes import Edge, EdgeEffect, Shapes, flat_curve
 
 
-def draw_dag(graph: str, d: int, mean_degree: float, rng: np.random.Generator) -> tuple[BoolArray, IntArray]:
+def draw_dag(d: int, mean_degree: float, rng: np.random.Generator) -> tuple[BoolArray, IntArray]:
     """A random DAG ``(d, d)`` and a causal order of its variables.
 
     The mean degree counts edges in both directions, so ``mean_degree * d / 2`` edges are expected, capped at
-    the ``d (d-1) / 2`` that an order allows. "erdos-renyi": every pair is an edge with probability
-    ``mean_degree / (d - 1)``. "scale-free": exactly that many edges by preferential attachment; the early,
-    well connected variables are the causes.
+    the ``d (d-1) / 2`` that an order allows: every pair is an edge with probability ``mean_degree / (d - 1)``.
     """
     # DEVIATES [fdbnl] supplement, "Intra-slice graph": pr / d over d (d-1) / 2 pairs would give (d-1)/d of the mean
     # degree named there; see test_mean_degree_counts_edges_in_both_directions.
-    if graph == "erdos-renyi":
-        probability = min(1.0, mean_degree / (d - 1)) if d > 1 else 0.0
-        ranked = np.triu(rng.random((d, d)) < probability, k=1)
-    else:
-        ranked = _attach_preferentially(d, n_scale_free_edges(d, mean_degree), rng)
+    probability = min(1.0, mean_degree / (d - 1)) if d > 1 else 0.0
+    ranked = np.triu(rng.random((d, d)) < probability, k=1)
     order = rng.permutation(d).astype(np.int64)
     adjacency = np.zeros((d, d), dtype=bool)
     adjacency[np.ix_(order, order)] = ranked
     return adjacency, order
-
-
-def n_scale_free_edges(d: int, mean_degree: float) -> int:
-    """The number of edges of a scale-free graph: ``mean_degree * d / 2``, rounded and capped."""
-    return min(round(mean_degree * d / 2), d * (d - 1) // 2)
-
-
-def _attach_preferentially(d: int, n_edges: int, rng: np.random.Generator) -> BoolArray:
-    """Strictly upper triangular (d, d): variable t takes distinct parents before it, likelier the more edges
-    they have.
-
-    Barabasi and Albert (1999) give every newcomer the same number m of edges; to meet `n_edges` exactly, the
-    last unit of m is given to a random choice of the newcomers that can take it.
-    """
-    newcomers = np.arange(d)
-    m = 0
-    while np.minimum(newcomers, m).sum() < n_edges:
-        m += 1
-    n_parents = np.minimum(newcomers, m)
-    excess = int(n_parents.sum()) - n_edges
-    if excess:
-        n_parents[rng.choice(newcomers[newcomers >= m], size=excess, replace=False)] -= 1
-    adjacency = np.zeros((d, d), dtype=bool)
-    degree = np.ones(d)
-    for t in range(1, d):
-        parents = rng.choice(t, size=n_parents[t], replace=False, p=degree[:t] / degree[:t].sum())
-        adjacency[parents, t] = True
-        degree[parents] += 1
-        degree[t] += len(parents)
-    return adjacency
 
 
 def draw_lag_graph(d: int, lag_degree: float, rng: np.random.Generator) -> BoolArray:
@@ -115,14 +80,6 @@ class System:
         c in (0, 1]: 1 unless the system had to be damped to be stable.
     shapes
         Curves of edges and products of causes; None if all is linear.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from feddbn.sim import System
-    >>> system = System(np.array([[0, 0.5], [0, 0]]), np.array([[[0.4, 0], [0, 0]]]), np.array([0, 1]))
-    >>> system.edges, round(system.spectral_radius, 2)
-    ([(0, 0, 1), (1, 0, 0)], 0.4)
     """
 
     W: FloatArray
@@ -186,9 +143,9 @@ class System:
         return replace(self, A=self.A * powers[:, None, None], lag_damping=damping, shapes=shapes)
 
 
-def draw_system(settings: SimulationSettings, mean_degree: float, rng: np.random.Generator) -> System:
+def draw_system(settings: SimulationSettings, rng: np.random.Generator) -> System:
     """A stable system: W once, A redrawn until the radius allows it."""
-    mask, order = draw_dag(settings.graph, settings.d, mean_degree, rng)
+    mask, order = draw_dag(settings.d, settings.mean_degree, rng)
     W = draw_weights(mask, settings.w_range, rng)
 
     def attempt() -> System:
@@ -222,18 +179,6 @@ def vary_system(
         for lag in range(settings.n_lags):
             A[lag] += _lag_weights(added_lags[lag], lag, settings, rng)
         return System(W, A, system.order, system.lag_damping)
-
-    return first_stable(attempt)
-
-
-def thin_system(system: System, share: float, rng: np.random.Generator) -> System:
-    """A stable system that keeps a random share of the edges of W, all of A and every kept weight."""
-
-    def attempt() -> System:
-        edges = np.flatnonzero(system.W)
-        kept = np.zeros(system.W.size, dtype=bool)
-        kept[rng.choice(edges, size=round(share * len(edges)), replace=False)] = True
-        return replace(system, W=np.where(kept.reshape(system.W.shape), system.W, 0.0))
 
     return first_stable(attempt)
 

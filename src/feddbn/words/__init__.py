@@ -353,6 +353,6 @@ def full_sentence(text: str) -> str:
 
 @says("text")
 def _text(it: Said) -> str | Card:
-    """A sentence from a file of an earlier version, which had no codes."""
+    """A sentence that has no code."""
     text, cure = (str(it.get(part) or "") for part in ("text", "cure"))
     return Card("", "", text, cure) if cure else text

@@ -21,8 +21,6 @@ def _places(it: Said) -> str:
     names, many = ", ".join(it["places"]), "s" if len(it["places"]) > 1 else ""
     if it["by"] == "rows":
         return f"row{many} {names} of the recordings, give or take {it['rows']} rows"
-    if it["by"] == "sites":
-        return "rows of each site's own" + (" (`site_changes_`)" if it.in_python else "")
     if it["by"] == "calendar":
         return f"{names}, give or take a {it['period']}"
     return f"block{many} {names} of column {it['column']!r}"
@@ -65,8 +63,6 @@ def _which_segment(it: Said) -> str:
             if drift
             else "Nothing changes: one network describes all rows."
         )
-    if it["unit"] == "regime":
-        return f"Forecasts, effects and graph are those of {it['last']}, the last one, which some sites may not have reached."
     return f"Forecasts, effects and graph are those of the last segment, from {it['last']} on.{drift}"
 
 

@@ -6,37 +6,26 @@ from feddbn.words import Card, Said, counted, says, says_as
 
 _ASKED = {
     "hello": "whether this site takes part; the answer holds its feddbn version and the state of its audit log, no data",
-    "task": "{tasks}. The answer is NOT masked: whoever reads it sees this site's own numbers",
-    "sealed": "{tasks}. The answer is one encrypted part for each of two keepers; either part alone is random numbers",
-    "parts": "to store the sites' encrypted parts; the answer holds this keeper's share of the check of their proofs",
-    "open": "to check proofs and open sums; the answer holds this keeper's share of a sum, encrypted for the lead, or none",
+    "task": "{task}. The answer is NOT masked: whoever reads it sees this site's own numbers",
     "advertise": "a public key for masks; about the data, the answer holds only a keyed fingerprint of their version",
     "share": "shares of this site's secrets, each encrypted for one other site; no data",
     "deliver": "to store the other sites' encrypted shares; the answer is a receipt",
-    "masked": "{tasks}. The answer is masked: alone, it is random numbers",
+    "masked": "{task}. The answer is masked: alone, it is random numbers",
     "survivors": "a signature under the list of sites that have answered; no data",
     "unmask": "the keys that open the sum over all sites that answered; they open no single site's numbers",
-    "heads": "to store the state of the other sites' audit logs, so that nobody can rewrite a log unnoticed",
     "finish": "nothing: it delivers the result of the run, which this site keeps; the answer is a receipt",
 }
 _HELD = {
     "hello": "that this site takes part, its version and the state of its audit log; no data",
     "task": "{numbers} of this site, NOT masked: whoever reads this file can read them",
-    "sealed": "one encrypted part for each of two keepers ({bytes:,} bytes); either part alone is random numbers",
-    "parts": "this keeper's share of the check of the sites' proofs ({bytes:,} bytes); no numbers of a site",
-    "open": "which sites are valid and, if asked for, this keeper's share of a sum ({bytes:,} bytes), encrypted for the lead",
     "advert": "a public key for masks and a keyed fingerprint of the version of the data",
     "shares": "shares of this site's secrets, each encrypted for one other site ({bytes:,} bytes)",
     "ready": "a receipt for the other sites' encrypted shares",
     "masked": "{numbers}, masked: alone, they are random",
     "survivors": "a signature under the list of sites that have answered",
     "unmask": "the keys that open the sum over all sites that answered ({bytes:,} bytes); no numbers of this site",
-    "heads": "receipts for the state of other sites' audit logs",
     "finish": "a receipt for the result",
 }
-
-
-_ASKED["batch"], _HELD["batch"] = _ASKED["task"], _HELD["task"]
 
 
 says_as(
@@ -63,8 +52,9 @@ def _file_signed(it: Said) -> Card:
 
 @says("file-asks")
 def _file_asks(it: Said) -> Card:
-    tasks = "; ".join(f"{name}: {purpose or 'not known here'}" for name, purpose in it.get("tasks", ()))
-    return Card("asks", "", _ASKED.get(it["phase"], it["phase"]).format(tasks=tasks))
+    name, purpose = it.get("task", ("", ""))
+    task = f"{name}: {purpose or 'not known here'}"
+    return Card("asks", "", _ASKED.get(it["phase"], it["phase"]).format(task=task))
 
 
 @says("file-holds")

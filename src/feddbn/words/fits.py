@@ -142,15 +142,6 @@ def _too_few_rows(it: Said) -> str:
     )
 
 
-@says("few-rows-for-curves")
-def _few_rows_for_curves(it: Said) -> str:
-    others = " or ".join(it.setting("features", one) for one in it["others"])
-    return (
-        f"after the privacy noise the data are worth {it['n']:.0f} rows, for {it['q']} columns of lines and curves. Many "
-        f"edges may be missed. Use {others}, more recordings or a larger epsilon."
-    )
-
-
 @says("treated-as-before")
 def _treated_as_before(it: Said) -> str:
     told = {
@@ -233,6 +224,6 @@ def _edges_differ(it: Said) -> str:
 
 @says("of-site", "site-note")
 def _of_site(it: Said) -> str:
-    """What was found at one site; files of earlier versions have it as text."""
-    found = it.get("text") or say(Finding.from_dict(it["finding"]), it.audience)
+    """What was found at one site."""
+    found = say(Finding.from_dict(it["finding"]), it.audience)
     return f"site {it['site']!r}{it.get('what', '')}: {found}"

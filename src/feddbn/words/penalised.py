@@ -7,7 +7,6 @@ from feddbn.words import Said, says, says_as
 _ENDS = {
     "MAX_ROUNDS": "stopped at the maximum number of rounds before it had converged",
     "NOT_ACYCLIC": "stopped at the maximum number of rounds while the graph still had cycles; their weakest edges were cut",
-    "STALLED": "stopped because nothing changed any more, although it had not converged",
 }
 
 

@@ -44,9 +44,8 @@ says_as(
 )
 
 
-@says("own-courses", "own-means")
+@says("own-courses")
 def _own_courses(it: Said) -> str:
-    # Files of version 0.2 say "own-means" where recordings only have levels.
     degree, periods, shares = it.get("degree"), it.get("periods"), it.get("shares") or {}
     parts = ["levels"]
     if degree:

@@ -22,37 +22,11 @@ _CHECKED = {
     "approval-wrong": ("study: approval", "{sentence}"),
     "state-place": ("state", "{place}, {free:.1f} GiB free"),
     "state-wrong": ("state", "{place} cannot be used: {why}"),
-    "rights-unreadable": ("rights", "{names} is missing or unreadable"),
-    "code-refused": ("code in jobs", "refused for every role"),
-    "code-allowed": ("code in jobs", "allowed for {names}"),
-    "classes-ours": ("classes", "only those of feddbn"),
-    "classes-more": ("classes", "also allows {names}"),
-    "logs-stay": ("logs", "stay at this site"),
-    "logs-sent": ("logs", "are sent to the server"),
     "keys-private": ("private keys", "only their owner can read them"),
     "keys-readable": (
         "private keys",
         "others can read {names}; run `chmod -R go= {kit}`, and ask for a new kit if somebody may have copied them",
     ),
-    "clock-right": ("clock", "{now}"),
-    "clock-behind": ("clock", "{now} is before the certificate becomes valid"),
-    "certificate": ("certificate", "valid for {days} more days"),
-    "certificate-other": (
-        "certificate",
-        "startup/client.crt belongs to {named!r}, but this site is {site!r}; use the kit that was made for this site",
-    ),
-    "certificate-unreadable": ("certificate", "startup/client.crt is missing or unreadable"),
-    "server-answers": (
-        "server",
-        "{target} answers with {protocol} and the certificate of {server!r} in this federation",
-    ),
-    "server-posed": (
-        "server",
-        "{target} answers with the certificate of {names}, not of {server!r}: somebody poses as the server",
-    ),
-    "server-other": ("server", "{target} answers, but not with this federation's certificate ({why})"),
-    "server-unreachable": ("server", "{target} cannot be reached ({why}); outbound TCP is needed"),
-    "server-unnamed": ("server", "startup/fed_client.json is missing or unreadable"),
     "tasks-not-listed": (
         "study: note",
         "it may ask for {names}; the policy does not list this, so this site would refuse it",
@@ -133,7 +107,7 @@ def _own_data(it: Said) -> Card:
 
 @says("site-policy")
 def _site_policy(it: Said) -> Card:
-    masked = "only under secure aggregation or for two keepers" if it["masks"] else "also unprotected sums"
+    masked = "only under secure aggregation" if it["masks"] else "also unprotected sums"
     budget = "no noise required" if it["max_epsilon"] is None else f"epsilon up to {it['max_epsilon']:g}"
     whom = "any study within these rules" if it["by_rule"] else "approved studies only"
     rules = f"at least {it['min_sites']} sites; {budget}; {it['max_rounds']} rounds; {whom}"
@@ -186,23 +160,6 @@ def _left_in_all(it: Said) -> str:
 @says("approval-given")
 def _approval_given(it: Said) -> str:
     return f"You approved the study {it['study']}; the approval ends {day(it['expires'])}."
-
-
-@says("networks-compared")
-def _networks_compared(it: Said) -> str:
-    both = f"{it['both']} {'is' if it['both'] == 1 else 'are'} in both"
-    edges = counted(it["first"], "edge")
-    if it.audience == "owner":
-        return f"The federation's network has {edges}, this site's own network {it['second']}; {both}."
-    return f"The first network has {edges}, the second {it['second']}; {both}."
-
-
-@says("networks-not-compared")
-def _networks_not_compared(it: Said) -> str:
-    return {
-        "none": "This study learned no network for this site alone. You can learn one here from its own rows.",
-        "kinds": "Networks with curved effects, counts or categories cannot be compared here. Compare their reports.",
-    }.get(it["why"], f"The two networks cannot be compared: {it.get('sentence', '')}")
 
 
 @says("site-own-network")

@@ -199,10 +199,7 @@ def _study_privacy(it: Said) -> Card:
         return Card(
             "Who can read them?", "", "The server reads the sums of this site: there is NO secure aggregation"
         )
-    both = f", by {' and '.join(it['keepers'])} together" if it["keepers"] else ""
-    return Card(
-        "Who can read them?", "", f"Only sums over at least {it['min_sites']} sites can be opened{both}"
-    )
+    return Card("Who can read them?", "", f"Only sums over at least {it['min_sites']} sites can be opened")
 
 
 @says("study-noise")
@@ -240,32 +237,7 @@ says_as(
         ),
         "study-unnamed": "the study does not name this site ({site}), so it cannot be approved here.",
         "study-unjudged": "it cannot be checked: unexpected {error}.",
-        "run-failed": "ended by an error; the server's log says why",
-        "not-connected": "not connected at the moment: {it.names}.",
-        "run-fetched": "The result of {run} was fetched.",
-        "run-aborted": "Run {run} was stopped. It can be resumed.",
-        "run-resumed": "Run {run} continues where it stopped.",
-        "run-sent": "Run {run} was sent.",
-        "study-possible": "The study file is complete, and its method can use it.",
-        "site-here": ("{site}", "is connected"),
-        "site-away": ("{site}", "is not connected"),
-        "site-not-proved": (
-            "site {site!r} is left out because its proof is invalid: its numbers may not come from rows of data. "
-            "Either its software differs, or its numbers were altered; ask its owner."
-        ),
-        "weights-shown": (
-            "each of {n_sites} sites has proved to the keepers that its influence in any direction is at most "
-            "{most:.2g} times its share of the rows"
-        ),
-        "weight-not-shown": (
-            "{it.names} did not prove to the keepers that its influence is at most {most:.2g} times its share of the "
-            "rows, so it may change edges by more than that. Its values vary more than those of other sites, or they are "
-            "made up. Check its data, or start a study without it"
-        ),
-        "sums-differ": (
-            "the moments that the sites proved differ from those that they sent first. Some site may have sent numbers "
-            "that do not come from its rows, so the network may be wrong"
-        ),
+        "run-failed": "ended by an error; its log says why",
     }
 )
 
@@ -301,8 +273,6 @@ def _collusion(it: Said) -> Card:
     others = everybody if pool == n_others else f"{pool} of the {n_others} other sites"
     if not it["masks"]:
         said = "The server needs nobody's help to read the sums of this site"
-    elif it["keepers"]:
-        said = f"{' and '.join(it['keepers'])} together, or {others} and the server, can work out the sums of this site"
     else:
         said = (
             f"The server and {others} together can work out the sums of this site; with fewer sites it cannot"
@@ -324,23 +294,6 @@ def _study_headline(it: Said) -> str:
     return f"Asked by {lead}: {goals[it['goal']]}. The study uses {n_variables} and the rows of {n_sites}."
 
 
-says_as(
-    {
-        "job-waits": "waits to be started",
-        "job-starts": "is being started",
-        "job-runs": "running",
-        "job-finished": "finished",
-        "job-collects": "waits for answers",
-        "job-aborted": "stopped on request; `feddbn study resume {run}` continues it",
-        "job-stopped": "stopped; `feddbn study results {run}` says why, `feddbn study resume {run}` continues it",
-        "job-lacks-sites": "could not be started: sites were missing; `feddbn study resume {run}` tries again",
-        "job-not-started": "could not be started; `feddbn study resume {run}` tries again",
-        "job-given-up": "the server gave it up; `feddbn study resume {run}` continues it",
-        "job-other": "{status}",
-    }
-)
-
-
 @says("run-finished")
 def _run_finished(it: Said) -> str:
     return f"finished; some sums do not include {it.names}" if it.names else "finished"
@@ -356,20 +309,6 @@ def _run_collects(it: Said) -> str:
     return f"waits for its sites: {it['sentence']}" if it["sentence"] else "waits for its sites"
 
 
-_ENDED = {
-    "job-aborted": "stopped on request",
-    "job-stopped": "stopped; the console is fetching the reason",
-    "job-lacks-sites": "could not be started, because sites were missing",
-    "job-not-started": "could not be started",
-    "job-given-up": "the server gave it up",
-}
-
-
-@says("run-ended")
-def _run_ended(it: Said) -> str:
-    return _ENDED.get(it["job"], "has ended")
-
-
 @says("run-goes-on", "run-starts")
 def _run_goes_on(it: Said) -> str:
     late = ", ".join(f"{site} for {span(seconds)}" for site, seconds in it["late"].items())
@@ -379,39 +318,6 @@ def _run_goes_on(it: Said) -> str:
     return (
         f"running: {counted(it['sums'], 'sum')}, {it['present']} of {it['sites']} sites in the last one{end}"
     )
-
-
-@says("run-left")
-def _run_left(it: Said) -> str:
-    """How long a run still takes at most, as far as that is known."""
-    each = "" if it["pace"] is None else f"{it['pace']:.2g} s for each sum"
-    if it["reached"] is None:
-        return f"{each}; the number of sums is not known in advance" if each else ""
-    rounds = f"round {it['reached']:.0f} of at most {it['most']:.0f}"
-    if not each:
-        return rounds
-    rest = span((it["most"] - it["reached"]) * it["pace"])
-    return f"{rounds}, {each}: at most {rest} left, less if it converges earlier"
-
-
-@says("not-in-last-sum")
-def _not_in_last_sum(it: Said) -> str:
-    gone = [f"{name} (not connected)" if name in it["away"] else name for name in it.finding.about]
-    return f"not in the last sum: {', '.join(gone)}."
-
-
-@says("site-silent")
-def _site_silent(it: Said) -> Card:
-    return Card(it["site"], f"has been silent since {when(it['heard'])} ({span(it['seconds'])})")
-
-
-@says("site-unknown")
-def _site_unknown(it: Said) -> Card:
-    seconds = it["seconds"]
-    if seconds is None:
-        return Card(it["site"], "not known")
-    last = "just now" if seconds < 5 else f"{span(seconds)} ago"
-    return Card(it["site"], f"not known; last connected {last}")
 
 
 @says("site-absent")

@@ -146,9 +146,7 @@ def look_table(looks: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def change_tables(found: Any) -> list[Table]:
-    """Segments of `feddbn.results.changes.StoredChanges`; then edges, noise variances and levels that change or drift, and
-    when each site changes, if any do.
-    """
+    """Segments of `feddbn.results.changes.StoredChanges`; then edges, noise variances and levels that change or drift."""
 
     def numbers(row: Mapping[str, Any], *names: str) -> tuple[str, ...]:
         return (*(f"{row[name]:.4g}" for name in names), f"{row['probability']:.3f}")
@@ -188,11 +186,6 @@ def change_tables(found: Any) -> list[Table]:
             range(3, 7),
             "Weights and levels that drift",
         ),
-        Table(
-            ("Site", "At", "From regime", "To regime"),
-            [(row["site"], row["row"], row["before"], row["after"]) for row in found.sites],
-            title="When each site changes",
-        ),
     ]
     heads = ("Segment", "From", "To", "Rows of all sites", "Edges")
     return [
@@ -211,7 +204,7 @@ def findings_table(findings: Sequence[Finding], audience: Audience) -> Table:
     """What a check of data found, errors first: one row for each kind of finding; sites that share it stand together."""
     groups: dict[tuple[str, str, tuple[str, ...]], list[Finding]] = {}
     for one in Findings(findings):
-        # Old files have one code for all; a refusal names its site.
+        # A refusal names its site.
         what = str(one.values.get("text", one.code)).replace(repr(one.values.get("site")), "")
         groups.setdefault((one.level, what, one.about), []).append(one)
     rows = []

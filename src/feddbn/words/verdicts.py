@@ -70,8 +70,6 @@ def _converged(it: Said) -> Card:
         "MAX_ROUNDS": "Raise max_rounds, or loosen tol if the residuals below are small enough for your purpose.",
         "NOT_ACYCLIC": "Raise max_rounds; if that does not help, raise lambda_w or forbid edges that cannot exist, so that "
         "fewer cycles compete.",
-        "STALLED": f"Try {it.setting('schedule', 'gram')}, or a smaller rho2; weights may still change in the second "
-        "digit.",
     }.get(it["status"], "Raise max_rounds and look at the convergence curves below.")
     return Card(question, f"No: it stopped{rounds} before it was done.", detail, advice)
 
@@ -110,10 +108,6 @@ _ORDERS: dict[str, Callable[[Said], tuple[str, str]]] = {
         + ", or an intervention.",
     ),
     "identified": lambda it: ("Identified.", ""),
-    "not-stored": lambda it: (
-        "Not read off the scales; which directions are open is not known.",
-        "Fit again with this version, which stores them.",
-    ),
     "scales": lambda it: (
         "Probably read off the scales.",
         f"If the units are arbitrary, refit with {_free(it)} and keep what agrees.",
@@ -132,8 +126,6 @@ _OWN = "The fit lets every variable have its own noise variance, so units do not
 _ORDER_DETAILS = {
     "nothing": "Every effect is delayed, so time itself gives the direction.",
     "identified": f"{_OWN} The data show the direction of every contemporaneous link.",
-    "not-stored": f"{_OWN} With Gaussian noise some contemporaneous directions fit equally well either way, and the result "
-    "does not say which; delayed effects are not affected.",
     "scales": "The contemporaneous directions follow the size of the variances.",
     "not-scales": "Rescaling the variables did not change the directions.",
     "alike": "The variables were scaled to unit variance; {method} then assumes equal noise variances.",
@@ -357,9 +349,10 @@ def _treated_scales(it: Said) -> Card:
 
 @says("treated-outliers")
 def _treated_outliers(it: Said) -> Card:
-    said = [f"left out as errors: {', '.join(it['removed'])}"] if it["removed"] else []
-    said += [f"given less weight: {', '.join(it['bounded'])}"] if it["bounded"] else []
-    return Card("Outliers", "; ".join(said) or "unchanged, or there were none")
+    done = (
+        f"given less weight: {', '.join(it['bounded'])}" if it["bounded"] else "unchanged, or there were none"
+    )
+    return Card("Outliers", done)
 
 
 @says("treated-empty")

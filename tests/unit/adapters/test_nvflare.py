@@ -1,4 +1,4 @@
-"""What NVFlare's tasks carry, who is answered, and which versions kits are made with."""
+"""What NVFlare's tasks carry, and who is answered."""
 
 import json
 from types import SimpleNamespace
@@ -14,11 +14,8 @@ from nvflare.apis.shareable import Shareable
 
 from feddbn import engine
 from feddbn.adapters.nvflare import BYTES, TASK, FeddbnController, FeddbnExecutor
-from feddbn.errors import FederationError, SiteRefused, StillCollecting
+from feddbn.errors import SiteRefused, StillCollecting
 from feddbn.federation.protocol.messages import read_reply
-from feddbn.federation.protocol.study import Study
-from feddbn.runtime.engines.nvflare import kit
-from feddbn.runtime.engines.nvflare.engine import write_job
 from support.saying import refused
 
 
@@ -123,40 +120,3 @@ def test_the_mark_ends_with_its_task(tmp_path):
     with manager.new_context() as later:
         assert later.get_prop("feddbn_fetched") is None
         assert later.get_prop(FLContextKey.TASK_NAME) is None
-
-
-@pytest.mark.parametrize("calls", [True, False])
-def test_a_job_holds_classes_that_kits_allow_and_no_code(tmp_path, monkeypatch, calls):
-    monkeypatch.setattr("feddbn.runtime.engines.nvflare.engine.has_calls", lambda: calls)
-    study = Study(name="s", method="summary", variables=("x",), sites=("north", "south"))
-    job = write_job(study, "run-1", tmp_path)
-    files = sorted(path.name for path in job.rglob("*") if path.is_file())
-    assert files == ["config_fed_client.json", "config_fed_server.json", "meta.json"]
-    text = "".join(path.read_text() for path in (job / "app").rglob("*.json"))
-    named = [json.loads(f'"{part}"') for part in text.split('"') if part.startswith(("feddbn.", "nvflare."))]
-    assert len(named) == (4 if calls else 2)
-    assert set(named) < set(kit.ALLOWED_CLASSES)
-
-
-@pytest.mark.parametrize(
-    ("version", "is_enough"), [("2.7.3", False), ("2.8.0", True), ("2.9.0", True), ("3.0", True)]
-)
-def test_kits_need_a_list_of_allowed_classes(monkeypatch, version, is_enough):
-    monkeypatch.setattr("nvflare.__version__", version)
-    if is_enough:
-        kit.check_version()
-        return
-    with refused(FederationError, version, "2.8") as error:
-        kit.check_version()
-    assert error.value.code == "old-nvflare"
-
-
-def test_a_list_that_is_not_enforced_is_told(tmp_path):
-    (tmp_path / "local").mkdir()
-    (tmp_path / "local" / "authorization.json").write_text('{"permissions": {"lead": {"byoc": "none"}}}')
-    values = {"class_allow_list": list(kit.ALLOWED_CLASSES), "class_list_enforcement_mode": "warn"}
-    path = tmp_path / "local" / "resources.json"
-    path.write_text(json.dumps(values))
-    assert "classes-more" in {one.code for one in kit._check_rights(tmp_path)}
-    path.write_text(json.dumps({**values, "class_list_enforcement_mode": "enforce"}))
-    assert "classes-ours" in {one.code for one in kit._check_rights(tmp_path)}

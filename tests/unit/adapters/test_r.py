@@ -195,6 +195,7 @@ def test_a_site_answers_lines_with_files_until_there_are_no_more(places, tmp_pat
     assert "none" in (tmp_path / "mailbox" / "failed").read_text(encoding="utf-8")
 
 
+@pytest.mark.promise
 @pytest.mark.filterwarnings("ignore::feddbn.errors.ResultWarning")
 def test_a_study_over_text_has_the_bits_of_one_process(trial, places, tmp_path):
     ends = {name: engine.open_site(place) for name, place in places.items()}

@@ -60,23 +60,24 @@ def test_cycles_are_charged_for():
     assert scores[0] < scores[1]
 
 
-@pytest.mark.parametrize("mess", ["trend", "gains", {"missing": 0.1}])
-def test_a_mess_that_is_dealt_with_costs_no_prediction(mess):
+@pytest.mark.parametrize("corruption", ["trend", "gains", {"missing": 0.1}])
+def test_a_corruption_that_is_dealt_with_costs_no_prediction(corruption):
     methods, given = [get_method("fdbnl")], {"rounds.tol": 1e-3}
-    (clean,), (messy,) = (
+    (clean,), (corrupt,) = (
         compare(
             read_sites(
-                simulate(d=4, n_sites=4, n_samples=1200, random_state=3, mess=what).sites, missing="keep"
+                simulate(d=4, n_sites=4, n_samples=1200, random_state=3, corruptions=what).sites,
+                missing="keep",
             ),
             methods,
             given,
             held_out=0.25,
         )
-        for what in (None, mess)
+        for what in (None, corruption)
     )
     # Gains are common scales, so the level of the score is another; nothing else is far off.
-    near = 1.0 if mess == "gains" else 0.2
-    assert messy.held_out == pytest.approx(clean.held_out, abs=near)
+    near = 1.0 if corruption == "gains" else 0.2
+    assert corrupt.held_out == pytest.approx(clean.held_out, abs=near)
 
 
 def test_each_method_takes_the_parameters_it_has():

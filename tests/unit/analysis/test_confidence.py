@@ -23,7 +23,7 @@ from feddbn.runtime.simulated.in_process import InProcessFederation
 from support.saying import refused
 from support.sites import federation_of
 
-pytestmark = pytest.mark.usefixtures("light")
+pytestmark = [pytest.mark.promise, pytest.mark.usefixtures("light")]
 
 EDGES = {("a", "b", 0), ("b", "c", 0), ("c", "a", 1)}
 KEY = ["source", "target", "lag"]
@@ -113,15 +113,6 @@ def test_edges_at_high_probability_are_right_and_intervals_contain_the_true_weig
     assert inside / present >= 0.75
 
 
-@pytest.mark.parametrize("name", ["edge_confidence", "mark_confidence"])
-def test_the_old_names_are_the_same_door(name) -> None:
-    sites = feddbn.simulate(d=3, n_sites=2, n_samples=200, random_state=0).sites
-    estimator = LatentDBN() if name == "mark_confidence" else Dynotears()
-    with pytest.warns(DeprecationWarning, match=name):
-        old = getattr(feddbn, name)(estimator, sites, 3, block_length=5)
-    pd.testing.assert_frame_equal(old, confidence(estimator, sites, 3, block_length=5))
-
-
 def test_advice_about_units_is_given_once_not_in_every_replicate() -> None:
     sites = feddbn.simulate(d=5, n_lags=1, n_sites=4, n_samples=400, random_state=0).sites
     with pytest.warns(UnitsWarning) as caught:
@@ -194,11 +185,11 @@ def with_memory(share, n_sites=4, n=200):
 
 def test_a_table_carries_what_residuals_say_and_warns_of_what_resampling_repeats() -> None:
     clean = confidence(LeastSquaresVAR(), with_memory(0.0), n_replicates=4)
-    assert clean.attrs["residuals"]["violations"] == clean.attrs["warnings"] == []
+    assert clean.attrs["residuals"]["violations"] == clean.attrs["findings"] == []
     with pytest.warns(ResidualsWarning):
         table = confidence(Dynotears(), with_memory(0.6), n_replicates=4)
     assert "memory" in table.attrs["residuals"]["violations"]
-    assert len(table.attrs["warnings"]) >= 1
+    assert len(table.attrs["findings"]) >= 1
     with warnings.catch_warnings():
         warnings.simplefilter("error", ResidualsWarning)
         plain = confidence(Dynotears(check_residuals=False), with_memory(0.6), n_replicates=4)
@@ -254,9 +245,8 @@ def bent(n=900, seed=0, offsets=0.0):
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.parametrize("features", ["spline", "auto"])
-def test_true_edges_come_back_and_absent_ones_do_not(features):
-    table = confidence(OneShotDBN(features=features, average=False), bent(), n_replicates=20)
+def test_true_edges_come_back_and_absent_ones_do_not():
+    table = confidence(OneShotDBN(features="auto", average=False), bent(), n_replicates=20)
     assert tuple(table.columns) == (*COLUMNS, "curved")
     rows = table.set_index(KEY)
     for edge in EDGES:
@@ -271,11 +261,9 @@ def test_true_edges_come_back_and_absent_ones_do_not(features):
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.parametrize("offsets", [0.0, 4.0])
-def test_weights_are_those_of_the_fit_also_with_levels_of_sites_and_empty_cells(offsets):
-    sites, rng = bent(1200, offsets=offsets), np.random.default_rng(0)
-    if offsets:
-        sites = {name: table.mask(rng.random(table.shape) < 0.03) for name, table in sites.items()}
+def test_weights_are_those_of_the_fit_also_with_levels_of_sites_and_empty_cells():
+    sites, rng = bent(1200, offsets=4.0), np.random.default_rng(0)
+    sites = {name: table.mask(rng.random(table.shape) < 0.03) for name, table in sites.items()}
     model = OneShotDBN(features="spline").fit(sites)
     table = confidence(OneShotDBN(features="spline"), sites, n_replicates=3)
     fitted = model.dbn_.edges().set_index(KEY)["weight"].sort_index()

@@ -15,6 +15,7 @@ from feddbn.results.result import Result
 from feddbn.words import say
 
 pytestmark = [
+    pytest.mark.promise,
     pytest.mark.usefixtures("light"),
     pytest.mark.filterwarnings("ignore::feddbn.errors.ResultWarning"),
 ]

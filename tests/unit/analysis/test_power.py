@@ -10,6 +10,8 @@ import feddbn
 from feddbn.errors import ParameterError
 from feddbn.results.result import Result
 
+pytestmark = pytest.mark.promise
+
 
 def test_everything_that_costs_rows_makes_the_smallest_effect_larger():
     usual = {"rows": 1500, "sites": 4, "recordings": 20}

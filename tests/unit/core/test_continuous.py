@@ -13,7 +13,7 @@ from feddbn.core import continuous
 from feddbn.core.continuous import learn_rates
 from feddbn.core.designs.lags import LagSums, lag_sums
 from feddbn.errors import DataError
-from feddbn.sim import diffusion
+from reproduction.differential import diffusion
 
 EDGES = np.array([0.0, 0.3, 0.9, 2.0])
 PARTS = ("counts", "products", "delays", "later", "earlier")
@@ -131,7 +131,8 @@ def exact_sums(
 FINE = np.concatenate([[0.0], np.geomspace(0.1, 12, 16)])
 
 
-@pytest.mark.parametrize(("nugget", "levels"), [(0.0, 0.0), (0.5, 0.0), (0.0, 0.6), (0.3, 0.6)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("nugget", "levels"), [(0.0, 0.0), (0.3, 0.6)])
 def test_expected_moments_give_the_rates_back(nugget: float, levels: float) -> None:
     found = learn_rates(
         exact_sums(FEEDBACK, NOISE, FINE, nugget, levels), np.random.default_rng(0), moves=200
@@ -147,6 +148,7 @@ def test_expected_moments_give_the_rates_back(nugget: float, levels: float) -> N
     assert found.misfit < 1e-2
 
 
+@pytest.mark.slow
 def test_noise_that_variables_share_is_no_edge() -> None:
     shared = NOISE + 0.4 * (np.ones((3, 3)) - np.eye(3))
     found = learn_rates(exact_sums(FEEDBACK, shared, FINE), np.random.default_rng(0), moves=200)
@@ -154,6 +156,7 @@ def test_noise_that_variables_share_is_no_edge() -> None:
     np.testing.assert_allclose(found.noise, shared, atol=5e-3)
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_bits_and_units_do_not_matter() -> None:
     sums, units = exact_sums(FEEDBACK, NOISE, FINE), np.array([10.0, 0.1, 3.0])
     one, two = (learn_rates(sums, np.random.default_rng(1), moves=50) for _ in range(2))
@@ -241,7 +244,8 @@ def simulated(times: np.ndarray, rng: np.random.Generator, share: float) -> np.n
     return x
 
 
-@pytest.mark.parametrize(("is_regular", "share"), [(False, 0.5), (True, 0.6), (True, 1.0)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("is_regular", "share"), [(False, 0.5), (True, 0.6)])
 def test_moments_scatter_as_bartlett_says(is_regular: bool, share: float) -> None:
     rng = np.random.default_rng(6)
     edges = 2.0 ** ((np.arange(0, 7) - 0.5) / 2)
@@ -293,6 +297,7 @@ def minus_log_likelihood(
     return float(total)
 
 
+@pytest.mark.slow
 def test_rates_are_near_those_of_the_highest_likelihood() -> None:
     rng = np.random.default_rng(8)
     A, Q = np.array([[-0.7, 0.5], [0.0, -0.5]]), np.diag([1.0, 0.8])

@@ -8,17 +8,9 @@ import pytest
 
 from feddbn.core.designs.design import Design, design_rows
 from feddbn.core.designs.recordings import Block
-from feddbn.core.kinds import (
-    CONTINUOUS,
-    Coding,
-    Kind,
-    coding_of,
-    merged_kind,
-    merged_levels,
-    read_coding,
-    read_kinds,
-)
+from feddbn.core.kinds import CONTINUOUS, Coding, Kind, coding_of, merged_kind, merged_levels, read_coding
 from feddbn.core.statistics.moments import Moments
+from feddbn.data.kinds import read_kinds
 from feddbn.errors import DataError, ParameterError
 from support.saying import refused
 from support.simulated_moments import gram_of

@@ -4,7 +4,6 @@ import subprocess
 import sys
 from decimal import Decimal
 
-import dask.dataframe
 import duckdb
 import numpy as np
 import pandas as pd
@@ -47,9 +46,8 @@ KINDS = {
     "pyarrow": lambda frame: pa.Table.from_pandas(frame, preserve_index=False),
     "arrow stream": Capsule,
     "duckdb": relation,
-    "dask": lambda frame: dask.dataframe.from_pandas(frame, npartitions=2, sort=False),
 }
-LAZY = ("lazy polars", "duckdb", "dask")
+LAZY = ("lazy polars", "duckdb")
 
 
 def rows() -> pd.DataFrame:
@@ -83,6 +81,7 @@ def same(one, other):
             np.testing.assert_array_equal(values, its_values)
 
 
+@pytest.mark.promise
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_long_table_of_all_sites(kind):
     frame = rows()
@@ -147,6 +146,7 @@ def test_what_is_no_frame_is_left_alone_and_refused_by_its_type():
         read_sites({"s": pl.Series("x", [1.0, 2.0])})
 
 
+@pytest.mark.slow
 def test_without_pyarrow_a_frame_of_polars_says_what_to_install():
     code = (
         "import sys; sys.modules['pyarrow'] = None\n"
@@ -162,6 +162,7 @@ def test_without_pyarrow_a_frame_of_polars_says_what_to_install():
     assert done.stdout.strip() == "True", done.stderr
 
 
+@pytest.mark.promise
 @pytest.mark.parametrize("ending", [".csv", ".tsv", ".csv.gz", ".parquet", ".feather", ".arrow"])
 @pytest.mark.parametrize("stream_bytes", [0, 2**26])
 def test_files_of_every_kind(tmp_path, ending, stream_bytes):
@@ -203,6 +204,7 @@ def labelled():
     return xr.DataArray(values, dims=list(names), coords=names)
 
 
+@pytest.mark.promise
 @pytest.mark.parametrize("shape", ["array", "turned", "dataset", "plain", "numpy"])
 def test_recordings_rows_and_variables_in_one_array(shape):
     given = labelled()

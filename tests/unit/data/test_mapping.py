@@ -91,6 +91,7 @@ def omop(long, path, seed=1):
         file.execute("CREATE TABLE measurement AS SELECT * FROM rows")
 
 
+@pytest.mark.promise
 def test_the_same_bits_from_frames_files_sql_and_a_table_of_concepts(long, expected, tmp_path):
     said = {"variables": {"pulse": {"limits": [10, 300]}, "sbp": {}, "temp": {"limits": [25, 45]}}, **READ}
     query = f"SELECT * FROM '{tmp_path / 'vitals.parquet'}'"
@@ -121,6 +122,7 @@ def test_the_same_bits_from_frames_files_sql_and_a_table_of_concepts(long, expec
             assert_same_bits(site, expected)
 
 
+@pytest.mark.slow
 def test_a_fit_on_mapped_tables_has_the_bits_of_a_fit_on_the_frames(long, tmp_path):
     other = readings(seed=5)
     other.to_csv(tmp_path / "other.csv", index=False)

@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from tests.support.saying import only, refused
 
 import feddbn
 from feddbn.analysis import history
 from feddbn.data import read_sites
 from feddbn.errors import DataError, FileError
 from feddbn.preflight.profile import chunks
+from tests.support.saying import only, refused
 
 
 def table(n: int = 60, **columns: object) -> pd.DataFrame:
@@ -269,6 +269,7 @@ def test_years_and_quarters_are_the_time_together() -> None:
     assert (found.about, found.values["how"], found.cure) == (("year", "quarter"), "together", {})
 
 
+@pytest.mark.slow
 def test_a_column_that_is_left_out_names_no_recordings_where_times_do() -> None:
     days = pd.date_range("2023-01-01", periods=360, freq="D")
     rows = table(360, date=days, month=days.month, stay=np.arange(360) // 90)
@@ -327,6 +328,7 @@ def test_a_text_column_beside_measurements_is_no_table_of_readings() -> None:
             read_sites(rows)
 
 
+@pytest.mark.slow
 def test_a_fit_names_the_column_that_never_changes_at_one_site() -> None:
     sites = {name: table(n) for name, n in zip("abcd", (200, 210, 220, 230), strict=True)}
     sites["c"]["y"] = [7.0, np.nan] * 110

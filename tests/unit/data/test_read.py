@@ -13,6 +13,8 @@ from feddbn.data import ArrayRecording, MemorySite, read_sites, summary
 from feddbn.errors import DataError, FileError, ParameterError
 from support.saying import refused
 
+pytestmark = pytest.mark.promise
+
 
 def rows(n: int = 6, d: int = 2, start: float = 0.0) -> np.ndarray:
     return start + np.arange(n * d, dtype=float).reshape(n, d)

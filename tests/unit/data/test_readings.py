@@ -10,8 +10,8 @@ import pytest
 
 import feddbn
 from feddbn.core.designs.recordings import stretches
-from feddbn.core.designs.steps import step_table
 from feddbn.data import PLAUSIBLE, ArrayRecording, MemorySite, SqlTable, read_sites
+from feddbn.data.steps import step_table
 from feddbn.data.streaming import FileSite
 from feddbn.errors import DataError, ParameterError
 
@@ -352,6 +352,7 @@ def test_tables_of_any_size_give_the_bits_of_memory(tmp_path: Path, irregular: s
             }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch_rows", [7, 64, 1000])
 def test_batches_change_no_bit(tmp_path: Path, batch_rows: int) -> None:
     path = tmp_path / "a.csv"

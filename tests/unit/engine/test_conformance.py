@@ -14,7 +14,7 @@ from feddbn.federation.protocol.messages import read_request
 from feddbn.runtime.server.coordinator import Coordinator
 from support.places import quick_folder
 
-pytestmark = pytest.mark.usefixtures("light")
+pytestmark = [pytest.mark.promise, pytest.mark.usefixtures("light")]
 
 pytest.importorskip("cryptography")
 NUMBERS = count(1000, 1000)
@@ -61,13 +61,6 @@ def test_an_adapter_that_carries_bytes_passes_and_hears_what_was_checked():
         said = conformance.check(in_memory, folder / "new", methods=["fdbnl"])
     assert len(said) == 1 + len(conformance.CHECKS)
     assert all(said)
-
-
-def test_keepers_are_reached_like_sites():
-    pytest.importorskip("Crypto")
-    with quick_folder() as folder, conformance.trial(in_memory, folder / "new", keepers=True) as made:
-        conformance.kept_studies(made)
-        assert set(made.exchange.ends) - set(made.sites) == set(conformance.KEEPERS)
 
 
 @pytest.mark.slow

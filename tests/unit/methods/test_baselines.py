@@ -20,6 +20,7 @@ def federation():
     return feddbn.simulate(d=5, n_sites=3, n_samples=300, random_state=4)
 
 
+@pytest.mark.promise
 def test_local_only_is_dynotears_at_each_site(federation):
     model = LocalOnly().fit(federation.sites)
     assert set(model.dbns_) == set(federation.sites)
@@ -29,6 +30,7 @@ def test_local_only_is_dynotears_at_each_site(federation):
     assert model.n_rounds_ == 0
 
 
+@pytest.mark.promise
 def test_average_is_the_mean_of_the_local_weights(federation):
     model = Average(w_threshold=0.3).fit(federation.sites)
     local = [Dynotears(w_threshold=0.3).fit(rs).W_raw_ for rs in federation.sites.values()]
@@ -47,6 +49,7 @@ def levelled(levels=LEVELS, unit=1.0):
     return {name: [table * unit + levels for table in tables] for name, tables in fed.sites.items()}
 
 
+@pytest.mark.slow
 def test_an_average_knows_the_level_and_the_noise_of_rows():
     """It is as good as the fit of the pooled rows: with levels, without them, and where it treats recordings alone."""
     rows = levelled()
@@ -75,6 +78,7 @@ def test_an_average_of_masked_sites_is_that_of_sites_in_the_open():
     assert masked.n_rounds_ == plain.n_rounds_
 
 
+@pytest.mark.slow
 def test_an_average_of_centred_recordings_has_the_level_that_sums_told_or_none():
     fed = feddbn.simulate(d=3, n_sites=5, n_samples=2500, random_state=3)
     far = {name: [table + 10.0 * k for table in tables] for k, (name, tables) in enumerate(fed.sites.items())}
@@ -114,6 +118,7 @@ def test_average_may_keep_cycles_and_says_so():
     assert model.findings_.codes[0] == "mean-has-cycles"
 
 
+@pytest.mark.promise
 def test_vote_keeps_edges_of_the_majority(federation):
     model = Vote().fit(federation.sites)
     local = np.mean([Dynotears().fit(rs).W_ != 0 for rs in federation.sites.values()], axis=0)
@@ -123,6 +128,7 @@ def test_vote_keeps_edges_of_the_majority(federation):
     np.testing.assert_allclose(model.W_raw_, local, atol=1e-12)
 
 
+@pytest.mark.promise
 def test_best_site_needs_the_truth_and_finds_the_closest(federation):
     with refused(ParameterError, "truth="):
         BestSite().fit(federation.sites)
@@ -136,8 +142,10 @@ def test_best_site_needs_the_truth_and_finds_the_closest(federation):
     assert model.dbn_.equals(alone[model.best_site_], atol=1e-12)
 
 
-def made(mess, seed=20, d=6):
-    return feddbn.simulate(d=d, n_sites=8, n_samples=1600, mean_degree=2, random_state=seed, mess=mess)
+def made(corruptions, seed=20, d=6):
+    return feddbn.simulate(
+        d=d, n_sites=8, n_samples=1600, mean_degree=2, random_state=seed, corruptions=corruptions
+    )
 
 
 def n_wrong(truth, dbn):
@@ -145,10 +153,10 @@ def n_wrong(truth, dbn):
     return found["W"]["shd"] + found["A"]["shd"]
 
 
-@pytest.mark.parametrize("mess", [["trend", "offsets"], {"missing": 0.1}])
-def test_a_site_alone_treats_its_rows_as_dynotears_on_its_rows_does(mess):
+@pytest.mark.parametrize("corruptions", [["trend", "offsets"], {"missing": 0.1}])
+def test_a_site_alone_treats_its_rows_as_dynotears_on_its_rows_does(corruptions):
     """Dynotears learns from the moments that were asked for, a local fit from those that the site makes again."""
-    fed = made(mess)
+    fed = made(corruptions)
     model = LocalOnly().fit(fed.sites)
     for name in ("site-0", "site-5"):
         alone = Dynotears().fit(fed.sites[name])
@@ -161,14 +169,14 @@ def test_a_site_alone_treats_its_rows_as_dynotears_on_its_rows_does(mess):
 
 
 @pytest.mark.parametrize(
-    ("method", "mess", "code"),
+    ("method", "corruptions", "code"),
     [
         (Average, "cycle", "own-courses"),
         (Vote, "gains", "own-scales"),
     ],
 )
-def test_what_sums_find_is_done_at_every_site_and_said(method, mess, code):
-    fed = made(mess)
+def test_what_sums_find_is_done_at_every_site_and_said(method, corruptions, code):
+    fed = made(corruptions)
     model, common = method().fit(fed.sites), feddbn.FDBNL().fit(fed.sites)
     assert model.treatment_ == common.treatment_
     assert model.center_ == model.treatment_["center"]
@@ -176,6 +184,7 @@ def test_what_sums_find_is_done_at_every_site_and_said(method, mess, code):
     assert n_wrong(fed.truth, model.dbn_) <= 3
 
 
+@pytest.mark.slow
 def test_sites_of_an_average_lose_the_trends_that_sums_found():
     fed = made(["trend", "offsets"])
     model = Average().fit(fed.sites)
@@ -190,6 +199,7 @@ def test_sites_of_an_average_lose_the_trends_that_sums_found():
     np.testing.assert_allclose(given.W_raw_, model.W_raw_, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_clean_rows_of_baselines_stay_as_they_are():
     fed = made(None)
     plain = replace(AS_THEY_ARE, center="auto")

@@ -9,12 +9,12 @@ from feddbn import AS_THEY_ARE, ChangingDBN, OneShotDBN, Prepare
 from feddbn.data import read_sites
 from feddbn.errors import ParameterError
 from feddbn.federation.protocol.site import Site
-from feddbn.report import render_report
 from feddbn.results.result import Result
 from feddbn.runtime.simulated.in_process import InProcessFederation
 from support.saying import only
 
 pytestmark = [
+    pytest.mark.promise,
     pytest.mark.usefixtures("light"),
     pytest.mark.filterwarnings("ignore::feddbn.errors.UnitsWarning"),
 ]
@@ -200,40 +200,6 @@ def test_drift_can_be_all_that_is_looked_for_or_left_out(drifting):
     alone = ChangingDBN(drift=True).fit(drifting_sites())
     assert set(alone.drift_["target"]) == {"x1", "x2"}
     assert len(ChangingDBN(drift=True).fit(sites(network(), changed())).segments_) == 1
-
-
-def own_clocks(starts, seed=0):
-    """Sites that change from one network to the other at rows of their own; None: not at all."""
-    found = {}
-    for k, start in enumerate(starts):
-        rng, x, rows = np.random.default_rng([seed, k]), np.zeros(D), []
-        for t in range(-50, ROWS):
-            W, A = changed() if start is not None and t >= start else network()
-            x = (x @ A + rng.normal(size=D)) @ np.linalg.inv(np.eye(D) - W)
-            rows.append(x)
-        found[f"s{k}"] = np.array(rows[50:])
-    return found
-
-
-def test_sites_with_clocks_of_their_own_change_each_at_its_own_row():
-    starts = [60, 120, 180, 240, None]
-    fit = ChangingDBN(clock="site", blocks=32, max_changes=2).fit(own_clocks(starts))
-    assert fit.site_changes_["site"].tolist() == ["s0", "s1", "s2", "s3"]
-    assert (np.abs(fit.site_changes_["row"] - starts[:4]) <= fit.block_rows_).all()
-    assert set(zip(fit.site_changes_["before"], fit.site_changes_["after"], strict=True)) == {(1, 2)}
-    edges = {(row.source, row.target, row.lag) for row in fit.changes_.itertuples()}
-    assert edges == {("x1", "x2", 0), ("x0", "x3", 1), ("x2", "x3", 1)}
-    assert fit.segments_["start"].tolist() == [1, 2]
-    assert fit.segments_["rows"].sum() == fit.n_samples_
-    np.testing.assert_allclose(fit.dbn_.A[0], changed()[1], atol=0.12)
-    assert fit.residuals_ is None
-    assert only(fit.findings_, "changes").values["by"] == "sites"
-    page = render_report(Result.from_estimator(fit).to_dict())
-    assert "When each site changes" in page
-    assert "2" in page
-    still = ChangingDBN(clock="site", blocks=32, max_changes=1).fit(own_clocks([None] * 3, seed=1))
-    assert not len(still.site_changes_)
-    assert len(still.segments_) == 1
 
 
 def test_a_federation_is_told_which_period_is_the_first():

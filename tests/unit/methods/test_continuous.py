@@ -23,6 +23,9 @@ from feddbn.results.result import Result
 from feddbn.runtime.simulated.private import private_federation
 from feddbn.runtime.simulated.secure import secure_federation
 from feddbn.words import say
+from support.saying import refused
+
+pytestmark = pytest.mark.promise
 
 TRUTH = RateNetwork.driven(
     [[-0.5, 0.6, 0.0], [0.0, -1.0, -0.5], [0.4, 0.0, -0.8]],
@@ -149,20 +152,11 @@ def test_masked_sums_give_the_same_network(sites, model):
     np.testing.assert_allclose(masked.rates_, model.rates_, atol=1e-4)
 
 
-def test_noise_needs_public_units_and_says_when_it_hides_everything():
-    few = tables(n_sites=3, n_recordings=4, n=30)
-    read = feddbn.data.read_sites(few, series="stay", time="t", irregular="keep", missing="keep")
-
-    def private():
-        sites = {name: Site(name, one) for name, one in read.items()}
-        return private_federation(sites, 1.0, clip=1000.0, delays=True, rng=np.random.default_rng(0))
-
-    with pytest.raises(ParameterError, match="units"):
-        ContinuousDBN(step="1h", federation=private()).fit(None)
-    units = {"a": [80, 2], "b": [10, 2], "c": [37, 2]}
-    with pytest.raises(DataError) as refused:
-        ContinuousDBN(8, step="1h", units=units, federation=private()).fit(None)
-    assert refused.value.code in ("noise-hides", "no-delays")
+def test_noise_is_refused_before_anything_is_asked(sites):
+    read = feddbn.data.read_sites(sites, series="stay", time="t", irregular="keep", missing="keep")
+    private = private_federation({name: Site(name, one) for name, one in read.items()}, 1.0)
+    with refused(ParameterError, "ContinuousDBN", "gram.lags", "OneShotDBN", code="tasks-not-answered"):
+        ContinuousDBN(step="1h", federation=private).fit(None)
 
 
 def test_rows_without_times_are_said_to_be_one_step_apart():
@@ -185,7 +179,7 @@ def test_a_copy_has_the_arguments_and_nothing_learned(model):
 
 @pytest.mark.parametrize(
     "given",
-    [{"longest": 0}, {"longest": 2, "shortest": 3}, {"step": "soon"}, {"step": 5}, {"units": {"a": 1}}],
+    [{"longest": 0}, {"longest": 2, "shortest": 3}, {"step": "soon"}, {"step": 5}],
 )
 def test_wrong_arguments_are_refused(given, sites):
     with pytest.raises(ParameterError):

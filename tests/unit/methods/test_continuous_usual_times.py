@@ -5,9 +5,9 @@ import pandas as pd
 import pytest
 
 import feddbn
-from feddbn.sim import diffusion, draw_rates
+from reproduction.differential import diffusion, draw_rates
 
-pytestmark = pytest.mark.usefixtures("light")
+pytestmark = [pytest.mark.usefixtures("light"), pytest.mark.slow]
 
 
 def drawn(seed, d, n_rows, every=1):

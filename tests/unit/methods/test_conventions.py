@@ -18,7 +18,6 @@ from feddbn.data import read_sites
 from feddbn.errors import DataError, ParameterError
 from feddbn.federation.protocol.site import Site
 from feddbn.method_table import METHODS
-from feddbn.methods.edge_ranking import ContemporaneousEdgeRanker, LaggedEdgeRanker
 from feddbn.runtime.simulated.in_process import InProcessFederation
 
 pytestmark = [
@@ -39,14 +38,12 @@ class KnowingBestSite(BestSite):
 
 KINDS = {
     **{m.cls: KnowingBestSite if m.needs_truth else m.load() for m in METHODS.values()},
-    "LaggedEdgeRanker": LaggedEdgeRanker,
-    "ContemporaneousEdgeRanker": ContemporaneousEdgeRanker,
 }
 
 
 def quick(name):
     cls = KINDS[name]
-    return cls(max_rounds=30) if "max_rounds" in cls().get_params() else cls()
+    return cls(**{"rounds.max_rounds": 30}) if "rounds" in cls().get_params() else cls()
 
 
 EXPECTED_OF_ALL = {
@@ -61,7 +58,6 @@ NO_SCORE = "shares of votes predict no values, so they have no score"
 EXPECTED = {
     "Vote": {"check_fit_score_takes_y": NO_SCORE, "check_pipeline_consistency": NO_SCORE},
     "ContinuousDBN": {"check_fit2d_1feature": FEW},
-    "LaggedEdgeRanker": {"check_fit2d_1feature": "refused, in our words: edges need two variables"},
     "PFDBNL": {
         "check_methods_sample_order_invariance": "the check sets n_clusters=2 by itself, for one site",
     },
@@ -81,9 +77,12 @@ SLOW = {
 }
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in KINDS]
-)
+def every_kind(slow):
+    """Every method, these marked as slow."""
+    return [pytest.param(name, marks=[pytest.mark.slow] * (name in slow)) for name in KINDS]
+
+
+@pytest.mark.parametrize("name", every_kind(SLOW))
 def test_the_checks_of_scikit_learn_pass_except_those_named(name):
     pytest.importorskip("sklearn", minversion="1.6")
     from sklearn.utils.estimator_checks import check_estimator
@@ -125,8 +124,9 @@ def test_nothing_can_be_read_before_a_fit(name):
         _ = estimator.nonsense
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::feddbn.errors.ResidualsWarning")
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", every_kind({"ContinuousDBN"}))
 def test_a_fit_that_fails_leaves_nothing_behind(name):
     estimator = fitted(name)
     check_is_fitted(estimator)
@@ -153,8 +153,9 @@ def test_what_was_selected_does_not_survive_a_fit_without_selection():
     assert not hasattr(model, "selection_")
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::feddbn.errors.ResidualsWarning")
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", every_kind({"ContinuousDBN"}))
 def test_a_stored_fit_holds_no_rows(name):
     def stored(n_rows):
         rng = np.random.default_rng(3)
@@ -176,6 +177,7 @@ def test_a_stored_fit_holds_no_rows(name):
             assert value.tobytes() not in small
 
 
+@pytest.mark.slow
 def test_shared_edges_of_a_stored_fit_are_those_of_the_sums():
     drawn = feddbn.simulate(d=4, n_sites=4, n_samples=240, mean_degree=2, heterogeneity=0.3, random_state=3)
     model = PFDBNL(mu=0.3).fit(drawn.sites)

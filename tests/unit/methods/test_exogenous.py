@@ -87,6 +87,7 @@ def test_a_known_input_is_found_to_act_whatever_its_units(signal, size):
     assert not any("u" in one.about for one in model.findings_)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 2])
 def test_directions_among_the_others_are_those_without_an_input(seed):
     silent = sites(seed=seed, strength=0.0)
@@ -166,6 +167,7 @@ def test_strong_pulses_and_what_they_do_are_no_spikes():
     assert {("u", "b", 0), ("u", "e", 1)} <= edges(model)
 
 
+@pytest.mark.slow
 def test_bounded_cells_are_no_empty_cells_and_inputs_are_not_bounded():
     rng = np.random.default_rng(5)
     data = {name: frame[NAMES].copy() for name, frame in sites(n=300).items()}

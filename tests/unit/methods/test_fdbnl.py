@@ -8,12 +8,12 @@ import pytest
 import feddbn
 from feddbn import FDBNL, Dynotears, Prepare, Rounds, simulate
 from feddbn.core.constraints import has_cycle
-from feddbn.core.penalised import consensus as server
+from feddbn.core.penalised import pooled as server
 from feddbn.core.penalised.path import Status
-from feddbn.errors import ParameterError, ResidualsWarning
-from support.saying import only, refused
+from feddbn.errors import ResidualsWarning
+from support.saying import only
 
-pytestmark = pytest.mark.usefixtures("light")
+pytestmark = [pytest.mark.promise, pytest.mark.usefixtures("light")]
 
 
 @pytest.fixture(scope="module")
@@ -34,9 +34,6 @@ def test_the_contract_holds(model, federation):
     assert list(model.feature_names_in_) == list(model.dbn_.variables)
     assert {"h", "primal", "dual", "objective", "seconds"} <= set(model.history_.columns)
     assert model.n_rounds_ == 4
-    by_rounds = FDBNL(schedule="rounds").fit(federation.sites)
-    assert by_rounds.n_rounds_ > len(by_rounds.history_) == len(model.history_)
-    np.testing.assert_allclose(by_rounds.W_raw_, model.W_raw_, atol=1e-12)
     assert not has_cycle(model.W_ != 0)
     assert model.sites_.usable_rows.tolist() == [100] * 4
     scores = feddbn.score(federation.truth, model.dbn_)
@@ -133,18 +130,6 @@ def test_units_of_the_data_come_back_and_scaling_is_internal(federation, model):
     np.testing.assert_allclose(scaled.W_, plain.W_ * factor / factor[:, None], atol=1e-6, rtol=1e-5)
 
 
-def test_flat_names_and_the_old_word_of_a_schedule_are_taken_for_one_version():
-    with pytest.warns(DeprecationWarning, match="rounds=Rounds"):
-        model = FDBNL(max_rounds=3)
-    assert model.rounds == Rounds(max_rounds=3)
-    with pytest.warns(DeprecationWarning, match="adaptive"):
-        assert FDBNL(schedule="adaptive").schedule == "rounds"
-    with refused(ParameterError, "federation", code="gone-setting"):
-        FDBNL(device="cuda")
-    with refused(ParameterError, "FDBNL", code="gone-setting"):
-        Dynotears(weighting="sites")
-
-
 def test_logdet_learns_the_same_graph(federation, model):
     other = FDBNL(rounds=Rounds(acyclicity="logdet")).fit(federation.sites)
     assert ((other.W_ != 0) == (model.W_ != 0)).all()
@@ -173,7 +158,7 @@ def test_the_objective_is_about_that_of_the_best_order(seed, n_lags, few_are_man
     few = FDBNL(n_lags, prepare=Prepare(scale="none")).fit(sites)
     assert many.status_.is_converged
     assert len(many.history_) <= 8 < len(few.history_)
-    assert set(many.history_["stage"]) == {"warm", "lasso", "support", "final"}
+    assert set(many.history_["stage"]) == {"lasso", "support", "final"}
     assert few.objective_ - 1e-9 <= many.objective_ <= 1.01 * few.objective_
     assert few.certificate_.is_exact
     assert 0 < many.certificate_.lower_bound <= few.objective_ + 1e-9
@@ -197,7 +182,6 @@ def test_every_split_gives_the_same_network(few_are_many):
     together = {"all": [part for parts_of in parts.values() for part in parts_of]}
     rows = Prepare(center="none", scale="none")
     one = FDBNL(prepare=rows).fit(together)
-    for schedule in ("gram", "rounds"):
-        five = FDBNL(schedule=schedule, prepare=rows).fit(parts)
-        np.testing.assert_allclose(one.W_, five.W_, atol=1e-8)
-        np.testing.assert_allclose(one.A_, five.A_, atol=1e-8)
+    five = FDBNL(prepare=rows).fit(parts)
+    np.testing.assert_allclose(one.W_, five.W_, atol=1e-8)
+    np.testing.assert_allclose(one.A_, five.A_, atol=1e-8)

@@ -18,6 +18,8 @@ from feddbn.runtime.simulated.private import private_federation
 from feddbn.runtime.simulated.secure import secure_federation
 from support.saying import only
 
+pytestmark = pytest.mark.promise
+
 
 def rows(n=3000, seed=5):
     """a acts on b; a hidden h acts on b and c; e acts on c. All but h remember themselves."""

@@ -8,6 +8,7 @@ import feddbn
 from feddbn import OneShotDBN
 from feddbn.core.designs.features import FeatureMap, register_feature_map
 from feddbn.errors import ParameterError
+from reproduction import corruptions
 from support.saying import only
 
 pytestmark = [pytest.mark.usefixtures("light"), pytest.mark.filterwarnings("ignore::UserWarning")]
@@ -111,7 +112,7 @@ def test_squares_and_functions_of_ones_own_are_bases_too():
     own = OneShotDBN(features=waves).fit(sites)
     assert own.W_[0, 1] != 0
     assert own.features_.endswith("waves")
-    register_feature_map(FeatureMap("tests.with-value", lambda x, k: x, lambda k: 1, True, False))
+    register_feature_map(FeatureMap("tests.with-value", lambda x: x, 1, has_identity=True))
     with pytest.raises(ParameterError, match=r"features='tests\.with-value'"):
         OneShotDBN(features="tests.with-value").fit(sites)
 
@@ -132,19 +133,20 @@ def test_two_variables_that_act_only_together_are_found_by_their_product():
 @pytest.mark.slow
 def test_skewed_noise_that_turned_an_edge_is_no_curve():
     # The linear fit has an edge turned round here, so residuals bend, and Gaussian evidence alone would be for curves.
-    fed = feddbn.simulate(
+    fed = corruptions.simulate(
+        {"unequal-noise": None},
         d=8,
         n_sites=8,
         n_samples=1600,
         mean_degree=2.5,
         lag_degree=1,
         noise="exponential",
-        mess={"unequal-noise": None},
         random_state=1003,
     )
     assert OneShotDBN().fit(fed.sites).features_ == "linear"
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_rare_large_shocks_are_no_reason_for_curves():
     truth = feddbn.simulate(

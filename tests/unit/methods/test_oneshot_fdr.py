@@ -18,6 +18,7 @@ from feddbn.results.result import Result
 from support.saying import only
 
 pytestmark = [
+    pytest.mark.promise,
     pytest.mark.usefixtures("light"),
     pytest.mark.filterwarnings("ignore::feddbn.errors.UnitsWarning"),
 ]
@@ -133,9 +134,9 @@ def test_only_straight_lines_are_tested():
 
 
 def test_the_share_of_false_edges_of_learned_orders():
-    """Free variances leave directions open; 30 networks of moments alone."""
+    """Free variances leave directions open; 20 networks of moments alone."""
     shares, found = {"lagged": [], "links": []}, []
-    for seed in range(30):
+    for seed in range(20):
         rng = np.random.default_rng(seed)
         d, n = 6, 300
         W = np.triu(np.where(rng.random((d, d)) < 0.3, 0.4, 0.0), 1)

@@ -12,12 +12,9 @@ from sklearn.base import clone
 import feddbn
 from feddbn.errors import ParameterError
 from feddbn.method_table import METHODS, get_method, make_estimator
-from feddbn.methods.edge_ranking import ContemporaneousEdgeRanker, LaggedEdgeRanker
 from feddbn.settings import (
     edges,
     flag,
-    increasing,
-    lags_of_sites,
     names_of_variables,
     number,
     share_or_count,
@@ -28,7 +25,7 @@ from support.saying import refused
 
 pytestmark = pytest.mark.usefixtures("light")
 
-ESTIMATORS = [*(m.load() for m in METHODS.values()), LaggedEdgeRanker, ContemporaneousEdgeRanker]
+ESTIMATORS = [m.load() for m in METHODS.values()]
 TRUTH = feddbn.DBN(np.zeros((3, 3)), np.zeros((1, 3, 3)))
 DATA = {"a": np.random.default_rng(0).normal(size=(60, 3))}
 
@@ -43,8 +40,6 @@ RULES = {
     "edges": (edges(), ["x0", 5, 1.5, True, {"x0": "x1"}]),
     "names": (names_of_variables(), ["u", 3, [1], ["u", "u"]]),
     "share": (share_or_count(), [*NUMBERS, 0, 0.0, 1.5]),
-    "lags": (lags_of_sites(), ["a", 1, [1], {1: 1}]),
-    "knots": (increasing(3), ["abc", None, 5, (0.0, 1.0), (0.0, 0.0, 1.0), (0, 1, "2"), (0, 1, np.nan)]),
     "period": (feddbn.Prepare._rule("period"), ["day", 1, 1.5, -3, True, [24, 1], ["24"], np.nan]),
 }
 
@@ -68,9 +63,8 @@ def test_every_setting_has_a_rule_that_its_default_passes_and_an_explanation(cls
 
 
 @pytest.mark.parametrize("cls", ESTIMATORS)
-def test_no_estimator_has_more_than_eighteen_parameters(cls):
+def test_the_signature_has_the_settings(cls):
     given = inspect.signature(cls).parameters
-    assert len(given) <= 18
     assert set(given) == set(cls().get_params()) == {one.name for one in fields(cls.settings)}
 
 
@@ -82,44 +76,24 @@ def test_a_wrong_value_is_named_by_a_fit_which_leaves_nothing_behind(cls):
     assert not [attribute for attribute in vars(estimator) if attribute.endswith("_")]
 
 
-def test_plain_dotted_flat_and_nested_names_mean_the_same():
+def test_dotted_and_nested_names_mean_the_same():
     wanted = feddbn.OneShotDBN(n_lags=2, prepare=feddbn.Prepare(center="none"))
     for given in ({"prepare.center": "none"}, {"prepare": {"center": "none"}}):
         assert make_estimator("oneshot", {"n_lags": 2, **given}).get_params() == wanted.get_params()
-    with pytest.warns(DeprecationWarning, match="prepare.center"):
-        flat = feddbn.OneShotDBN(n_lags=2, center="none")
-    assert flat.get_params() == wanted.get_params()
-    with pytest.warns(DeprecationWarning, match="prepare.center"):
-        assert make_estimator("oneshot", {"n_lags": 2, "center": "none"}).prepare.center == "none"
     assert feddbn.OneShotDBN(2).set_params(**{"prepare.center": "none"}).prepare == wanted.prepare
     assert clone(wanted).get_params() == wanted.get_params()
     assert repr(wanted) == "OneShotDBN(n_lags=2, prepare=Prepare(center='none'))"
 
 
-def test_names_that_are_unknown_gone_or_given_twice_are_refused():
+def test_names_that_are_unknown_or_given_twice_are_refused():
     with refused(ParameterError, "n_lag", "n_lags", code="no-such-setting"):
         feddbn.OneShotDBN(n_lag=2)
     with refused(ParameterError, "prepare.centre", "prepare.center", code="no-such-setting"):
         make_estimator("oneshot", {"prepare.centre": "none"})
-    for name, instead in (
-        ("smoothing", "LaggedEdgeRanker"),
-        ("center_by", "LaggedEdgeRanker"),
-        ("l1_penalty", "Dynotears"),
-        ("search", "Dynotears"),
-        ("device", "feddbn.simulated"),
-    ):
-        with refused(ParameterError, name, instead, code="gone-setting"):
-            feddbn.OneShotDBN(**{name: 1})
+    with refused(ParameterError, "center", "prepare.center", code="no-such-setting"):
+        feddbn.OneShotDBN(center="none")
     with refused(ParameterError, "center"):
-        make_estimator("oneshot", {"center": "none", "prepare.center": "auto"})
-
-
-def test_parameters_that_an_earlier_version_stored_are_read_without_a_word():
-    old = {"n_lags": 2, "center": "none", "search": "order", "smoothing": None, "device": "cpu"}
-    assert make_estimator("oneshot", old, stored=True).named_parameters() == {
-        **feddbn.OneShotDBN(2).named_parameters(),
-        "prepare.center": "none",
-    }
+        make_estimator("oneshot", {"prepare": {"center": "none"}, "prepare.center": "auto"})
 
 
 def test_what_a_method_cannot_do_to_rows_is_refused():

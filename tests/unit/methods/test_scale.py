@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import feddbn
-from feddbn import FDBNL, PFDBNL, Dynotears, Partial, PersonalRounds, Prepare
+from feddbn import FDBNL, PFDBNL, Dynotears, PersonalRounds, Prepare
 from support.saying import only
 
 pytestmark = pytest.mark.usefixtures("light")
@@ -56,7 +56,7 @@ def test_different_networks_are_not_taken_for_different_units():
 
 def test_sites_with_different_variables_decide_too(raw):
     part = {name: [frame.drop(columns=VITALS[i % 3]) for frame in raw[name]] for i, name in enumerate(raw)}
-    model = PFDBNL(partial=Partial(different_variables=True), rounds=PersonalRounds(max_rounds=50)).fit(part)
+    model = PFDBNL(different_variables=True, rounds=PersonalRounds(max_rounds=50)).fit(part)
     assert model.scale_ == "federated"
 
 

@@ -83,6 +83,7 @@ def test_paired_standard_errors_are_those_of_site_totals(fed: feddbn.SimulatedFe
     assert table["standard_error"].max() > 0
 
 
+@pytest.mark.slow
 def test_the_order_in_which_candidates_are_given_does_not_matter(fed: feddbn.SimulatedFederation) -> None:
     tables = [select(PFDBNL(), fed.sites, {"mu": mu}, n_blocks=1).table for mu in ([2.0, 0.1], [0.1, 2.0])]
     pd.testing.assert_frame_equal(*tables)
@@ -96,17 +97,18 @@ def test_sites_borrow_only_if_it_clearly_pays(fed: feddbn.SimulatedFederation) -
     assert selection.chosen["mu"] == good["mu"].min()
 
 
-@pytest.mark.parametrize("mess", ["offsets", "cycle", {"missing": 0.3}])
-def test_what_is_wrong_with_rows_does_not_choose_the_lags(mess: object) -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize("corruption", ["offsets", "cycle", {"missing": 0.3}])
+def test_what_is_wrong_with_rows_does_not_choose_the_lags(corruption: object) -> None:
     # Before, rows with an empty cell among their lags were not judged, so more lags had fewer rows and less loss; and
     # means of recordings that had been taken off were held against every candidate.
-    clean, messy = (
+    clean, corrupt = (
         select(
             Dynotears(),
-            simulate(d=5, n_sites=5, n_samples=1000, random_state=3, mess=what).sites,  # type: ignore[arg-type]
+            simulate(d=5, n_sites=5, n_samples=1000, random_state=3, corruptions=what).sites,  # type: ignore[arg-type]
             {"n_lags": [0, 1, 2]},
         )
-        for what in (None, mess)
+        for what in (None, corruption)
     )
-    assert clean.chosen == messy.chosen == {"n_lags": 1}
-    np.testing.assert_allclose(messy.table["loss"], clean.table["loss"], rtol=0.15)
+    assert clean.chosen == corrupt.chosen == {"n_lags": 1}
+    np.testing.assert_allclose(corrupt.table["loss"], clean.table["loss"], rtol=0.15)

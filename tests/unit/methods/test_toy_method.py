@@ -164,10 +164,3 @@ def test_the_report_says_what_it_assumes_and_reveals(offered, tmp_path):
     assert "linear" in page
     assert "Gauss 1809" in page
     assert "A toy hides nothing" in page
-
-
-def test_the_page_about_extending_shows_this_very_file():
-    root = Path(__file__).parents[3]
-    page = (root / "docs" / "extending.md").read_text(encoding="utf-8")
-    shown = (root / "tests" / "support" / "toy_method.py").read_text(encoding="utf-8")
-    assert shown.replace("  # noqa: RUF012", "") in page

@@ -41,7 +41,7 @@ def test_a_spline_curve_is_a_natural_cubic_spline_through_its_values_at_the_knot
 @pytest.mark.usefixtures("registries")
 def test_a_registered_map_is_a_basis_without_its_first_feature_if_that_is_the_value() -> None:
     name = "tests.curves.sine"
-    map_ = FeatureMap(name, lambda x, knots: np.stack([x, np.sin(x)], axis=-1), lambda k: 2, True, False)
+    map_ = FeatureMap(name, lambda x: np.stack([x, np.sin(x)], axis=-1), 2, has_identity=True)
     register_feature_map(map_)
     curve = Curve(0, 1, 1, 1.0, 2.0, (0.7,), name)
     x = np.linspace(-4, 4, 9).reshape(3, 3)
@@ -119,6 +119,7 @@ def test_the_table_equals_the_evaluation_and_says_what_is_inside(curved_dbn: Cur
     assert DBN(np.zeros((2, 2)), np.zeros((0, 2, 2))).curves_table().empty
 
 
+@pytest.mark.slow
 def test_the_band_has_the_spread_of_effects_drawn_from_the_covariance(curved_dbn: CurvedDBN) -> None:
     dbn = curved_dbn()
     effect = dbn.effect("a", "b", 0)

@@ -99,6 +99,7 @@ def vitals(n: int = 600, seed: int = 0) -> pd.DataFrame:
     return frame
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [feddbn.OneShotDBN, feddbn.FDBNL, feddbn.ChangingDBN, feddbn.PFDBNL])
 def test_learning_is_as_if_the_variable_had_not_been_there(method):
     frame = vitals()
@@ -112,6 +113,7 @@ def test_learning_is_as_if_the_variable_had_not_been_there(method):
     assert model.dbn_.definitions == MAP
 
 
+@pytest.mark.slow
 def test_it_is_the_same_on_a_federation_and_for_confidence_and_comparison():
     frame = vitals()
     data = {"a": frame[:300], "b": frame[300:]}
@@ -207,11 +209,9 @@ def test_along_a_course_the_formula_is_of_the_values_themselves():
     assert found.mean["ratio"].to_numpy() == pytest.approx(plain.mean["sbp"] / plain.mean["dbp"], rel=0.05)
 
 
-def test_definitions_are_stored_with_the_network(tmp_path):
+def test_definitions_are_stored_with_the_network():
     dbn = network(definitions=MAP)
     assert feddbn.DBN.from_json(dbn.to_json()).definitions == MAP
-    dbn.to_npz(tmp_path / "n.npz")
-    assert feddbn.DBN.from_npz(tmp_path / "n.npz").definitions == MAP
     assert "definitions" not in network().to_dict()
     damaged = {**dbn.to_dict(), "definitions": {"map": "sbp +"}}
     with pytest.raises(FileError):

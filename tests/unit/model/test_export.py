@@ -7,7 +7,6 @@ import io
 import json
 from pathlib import Path
 
-import networkx as nx
 import numpy as np
 import pytest
 from hypothesis import given
@@ -67,18 +66,6 @@ def test_graphs_name_nodes_by_variable_and_lag_and_summarise_over_lags(small: DB
         small.to_networkx("process")  # type: ignore[arg-type]
 
 
-def test_a_foreign_graph_needs_only_the_node_names() -> None:
-    graph = nx.DiGraph([("p_lag1", "q_lag0"), ("p_lag0", "q_lag0")])
-    dbn = DBN.from_networkx(graph)
-    assert dbn.edges().iloc[:, :4].values.tolist() == [["p", "q", 0, 1.0], ["p", "q", 1, 1.0]]
-    with pytest.raises(ParameterError, match=r"'p'.*\{variable\}_lag\{l\}"):
-        DBN.from_networkx(nx.DiGraph([("p", "q")]))
-    with pytest.raises(ParameterError, match=r"p_lag1.*->.*q_lag1.*0"):
-        DBN.from_networkx(nx.DiGraph([("p_lag1", "q_lag1")]))
-    with pytest.raises(ParameterError, match="directed"):
-        DBN.from_networkx(nx.Graph())
-
-
 def test_dot_quotes_names_and_lists_every_edge(small: DBN, tmp_path: Path) -> None:
     text = small.to_dot(tmp_path / "g.dot")
     assert (tmp_path / "g.dot").read_text() == text
@@ -104,7 +91,7 @@ def broken(**changes: object) -> str:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        (broken(version=7), "7.*6"),
+        (broken(version=2), "2.*1"),
         ('{"a":' * 100_000, "JSON"),
     ],
 )
@@ -115,16 +102,6 @@ def test_future_or_corrupt_json_is_refused_with_a_sentence(text: str, sentence: 
 
 def test_unknown_keys_of_the_same_version_are_ignored() -> None:
     assert DBN.from_json(broken(comment="hello")).d == 2
-
-
-def test_npz_of_something_else_or_cut_off_is_refused(small: DBN, tmp_path: Path) -> None:
-    small.to_npz(tmp_path / "good.npz")
-    (tmp_path / "cut.npz").write_bytes((tmp_path / "good.npz").read_bytes()[:-40])
-    with pytest.raises(FileError, match=r"cut\.npz"):
-        DBN.from_npz(tmp_path / "cut.npz")
-    np.savez(tmp_path / "pickled.npz", W=np.array([{}], dtype=object))
-    with pytest.raises(FileError, match=r"pickled\.npz"):
-        DBN.from_npz(tmp_path / "pickled.npz")
 
 
 NAMES = ("=cmd|' /C calc'!A0", "+1", "-2", "@SUM(1)", "\tx", "'=y", "''-z", "＝wide", "plain", "o'hara", "5")
@@ -150,6 +127,7 @@ def names_in(text):
     return {row[end] for row in rows for end in ("source", "target")}
 
 
+@pytest.mark.promise
 def test_an_exported_network_has_no_formulas_and_reads_back(dbn, tmp_path):
     path = tmp_path / "edges.csv"
     assert not [name for name in names_in(dbn.to_csv(path)) if name.startswith(DANGEROUS)]
@@ -199,11 +177,8 @@ def test_only_an_edge_within_a_moment_can_be_open(partly: DBN, pair: tuple[str, 
         DBN(partly.W, partly.A, partly.variables, open_edges=[pair])
 
 
-def test_a_file_of_version_1_opens_and_is_still_written_where_nothing_is_open(partly: DBN) -> None:
-    assert partly.to_dict()["version"] == 2
-    plain = DBN(partly.W, partly.A, partly.variables)
-    stored = plain.to_dict()
-    assert stored["version"] == 1
+def test_a_file_names_open_edges_only_where_some_are(partly: DBN) -> None:
+    stored = DBN(partly.W, partly.A, partly.variables).to_dict()
     assert "open_edges" not in stored
     assert DBN.from_json(json.dumps(stored)).open_edges == ()
 

@@ -45,6 +45,7 @@ def topological(W: np.ndarray) -> list[int]:
     return order
 
 
+@pytest.mark.promise
 @pytest.mark.parametrize("seed", range(2))
 def test_do_equals_brute_force_simulation_within_monte_carlo_error(seed: int, random_dbn: RandomDBN) -> None:
     dbn = random_dbn(seed, d=4, n_lags=2)
@@ -79,6 +80,7 @@ def test_a_held_value_that_differs_changes_the_others_by_the_total_effect(random
     np.testing.assert_allclose(difference, dbn.total_effects(4)[:, 0, :], atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["analytic", "simulation"])
 def test_90_percent_intervals_cover_90_percent_of_200_series(method: str, random_dbn: RandomDBN) -> None:
     rng = np.random.default_rng(11)

@@ -104,11 +104,11 @@ def test_as_statsmodels_says():
 
 def test_tables_and_words(dbn):
     found = dbn.effect("ward", "temp", 1)
-    table = found.table()
+    table = found.to_frame()
     assert table["value"].tolist() == ["north", "south", "west"]
     assert set(table["outcome"]) == {"mean"}
     assert table["expected"].diff().iloc[1] == pytest.approx(0.6)
-    counts = dbn.effect("visits", "alarm", 1).table(21)
+    counts = dbn.effect("visits", "alarm", 1).to_frame(21)
     assert counts["value"].map(float.is_integer).all()
     assert (counts["upper"] > counts["lower"]).all()
     meaning = dbn.coefficients().set_index(["source", "target"])["meaning"]

@@ -15,6 +15,8 @@ from feddbn.model.dynamics import paths_from
 from feddbn.model.roots import RootCauses
 from support.mixed_networks import mixed_network
 
+pytestmark = pytest.mark.promise
+
 # x acts on y at once, y on z two rows later, and nothing acts on w.
 CHAIN = DBN(
     [[0, 0.8, 0, 0], [0] * 4, [0] * 4, [0] * 4],

@@ -92,7 +92,7 @@ def test_as_a_method_it_is_the_vector_autoregression_and_its_result_holds_the_su
     S = found.moments.scatter
     np.testing.assert_allclose(fit.A_.reshape(-1, d), np.linalg.solve(S[d:, d:], S[d:, :d]), atol=1e-10)
     assert not fit.W_.any()
-    assert any("selected" in text for text in fit.warnings_)
+    assert "plain-autoregression" in fit.findings_.codes
     Result.from_estimator(fit).save(tmp_path / "result.json")
     assert Summary.load(tmp_path / "result.json").to_dict() == fit.summary_.to_dict()
 

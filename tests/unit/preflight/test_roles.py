@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 import feddbn
-from feddbn.core.kinds import read_kinds
 from feddbn.data import read_sites
+from feddbn.data.kinds import read_kinds
 from feddbn.preflight import preflight
 from feddbn.preflight.columns import rows_held
 from feddbn.preflight.roles import check_index, role

@@ -25,6 +25,8 @@ from feddbn.privacy.integers import decode_fixed, encode_fixed
 from feddbn.privacy.noise_plan import gram_weights
 from support.saying import refused
 
+pytestmark = pytest.mark.promise
+
 
 @pytest.mark.parametrize("epsilon", [0.1, 0.5, 1.0, 4.0, 8.0, 30.0])
 @pytest.mark.parametrize("delta", [1e-9, 1e-5, 1e-2])

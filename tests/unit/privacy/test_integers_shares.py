@@ -5,6 +5,8 @@ from feddbn.errors import AggregationError, ParameterError
 from feddbn.privacy.integers import combine_shares, lagrange_at_zero, split_secret
 from support.saying import refused
 
+pytestmark = pytest.mark.promise
+
 
 def test_published_case_of_draft_mcgrew_tss_03_section_9():
     shares = {1: bytes.fromhex("B9FA07E185"), 2: bytes.fromhex("F5409B4511")}

@@ -1,5 +1,6 @@
 import hashlib
 
+import pytest
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
@@ -17,6 +18,8 @@ from feddbn.privacy.keys import (
 )
 from support.entropy import seeded
 from support.saying import refused
+
+pytestmark = pytest.mark.promise
 
 DRAW = seeded()
 

@@ -10,6 +10,8 @@ from feddbn.privacy.gaussian import SLACK, gaussian_epsilon, noise_multiplier
 from feddbn.privacy.ledger import GaussianRelease, Ledger, Release, UnprotectedRelease
 from support.saying import refused
 
+pytestmark = pytest.mark.promise
+
 
 def _ledger(z, n):
     return Ledger((GaussianRelease("round", z),) * n)

@@ -108,10 +108,6 @@ def test_vector_that_is_no_gram_matrix_is_refused_by_the_gram_norm():
     np.testing.assert_array_equal(ClipRule(1.0).weights(8), np.ones(8))
 
 
-def test_plan_for_a_budget_is_calibrated():
-    assert multiplier_for(1.0, 1e-5, 4) == pytest.approx(2 * multiplier_for(1.0, 1e-5))
-
-
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [

@@ -23,6 +23,8 @@ from feddbn.privacy.register import (
 from support.combinations import adds_something_small, by_brute_force
 from support.saying import refused
 
+pytestmark = pytest.mark.promise
+
 
 def site(name):
     return hashlib.sha256(name.encode()).hexdigest()[:16]

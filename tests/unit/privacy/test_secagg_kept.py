@@ -6,9 +6,8 @@ import json
 import numpy as np
 import pytest
 
-from feddbn.core.encoding import decode, encode
 from feddbn.errors import StateError
-from feddbn.privacy.keys import keystream
+from feddbn.federation.protocol.encoding import decode, encode
 from feddbn.privacy.secagg import Order
 from feddbn.privacy.secagg_site import epoch_from, kept_epoch
 from support.saying import refused
@@ -59,7 +58,7 @@ def test_what_was_kept_is_read_back_whole():
     for _, wire in moments():
         for name in wire.names:
             kept = kept_epoch(wire.sites[name].held)
-            read = epoch_from(decode(encode(*kept)), "run", keystream)
+            read = epoch_from(decode(encode(*kept)), "run")
             assert digest(kept_epoch(read)) == digest(kept)
             assert read.roster == wire.sites[name].held.roster
 
@@ -69,7 +68,7 @@ def test_sites_that_were_restarted_before_every_message_open_the_same_sum():
 
     def restart():
         for site in restarted.sites.values():
-            site.hold(epoch_from(decode(encode(*kept_epoch(site.held))), "run", keystream))
+            site.hold(epoch_from(decode(encode(*kept_epoch(site.held))), "run"))
 
     straight.set_up()
     adverts = restarted.ask(restarted.server.begin_epoch(4, 0))
@@ -110,4 +109,4 @@ def damaged():
 @pytest.mark.parametrize("wrong", list(damaged()))
 def test_what_cannot_be_read_is_refused(wrong):
     with refused(StateError, "run-1", code="damaged-state"):
-        epoch_from(wrong, "run-1", None)
+        epoch_from(wrong, "run-1")

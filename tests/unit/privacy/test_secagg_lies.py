@@ -10,6 +10,8 @@ from feddbn.privacy.secagg_site import SecAggSite
 from support.saying import refused
 from support.secagg_wire import Wire, roster_request
 
+pytestmark = pytest.mark.promise
+
 
 def test_sites_told_different_tasks_reveal_nothing():
     wire = Wire().set_up()

@@ -10,6 +10,8 @@ from feddbn.privacy.secagg import Order
 from support.saying import refused
 from support.secagg_wire import N, Wire, assert_sum
 
+pytestmark = pytest.mark.promise
+
 
 def test_one_slot_never_masks_two_inputs():
     wire = Wire().set_up()

@@ -11,11 +11,10 @@ from feddbn.errors import ParameterError
 from feddbn.model.conditionals import Conditional
 from feddbn.report import (
     effect_panels,
-    plot_effects,
     plot_outlook,
     render_report,
 )
-from feddbn.report.page import coefficient_table, kind_table, page_data
+from feddbn.report.page import page_data
 from feddbn.report.record import read_record
 from support.mixed_networks import VARIABLES, effect, mixed_network
 
@@ -34,11 +33,6 @@ def small() -> DBN:
     return DBN.from_conditionals(nodes, ["visits", "pain"])
 
 
-@pytest.fixture(scope="module")
-def linear() -> DBN:
-    return DBN(np.zeros((2, 2)), np.array([[[0.5, 0.2], [0.0, 0.3]]]))
-
-
 def test_panels_are_the_effects_of_the_network(dbn):
     panels = effect_panels(dbn, at_most=4)
     assert len(panels) == 4
@@ -52,21 +46,6 @@ def test_panels_are_the_effects_of_the_network(dbn):
     )
     with pytest.raises(ParameterError, match="at_most"):
         effect_panels(dbn, at_most=0)
-
-
-def test_the_picture_has_a_panel_per_effect(dbn, linear):
-    ax = plot_effects(dbn, at_most=7)
-    assert len(ax.child_axes) == 7
-    titles = [inset.get_title(loc="left") for inset in ax.child_axes]
-    assert "temp → alarm, lag 1" in titles
-    assert "alarm → temp" in titles
-    assert "6 weaker" in ax.texts[0].get_text()
-    panel = ax.child_axes[titles.index("temp → alarm, lag 1")]
-    (line,) = panel.lines
-    table = dbn.effect("temp", "alarm", 1).table()
-    np.testing.assert_allclose(line.get_ydata(), table["expected"])
-    with pytest.raises(ParameterError, match="plot_weights"):
-        plot_effects(linear)
 
 
 def test_forecasts_of_every_kind(dbn):
@@ -87,25 +66,11 @@ def test_forecasts_of_every_kind(dbn):
         plot_outlook(ahead, "nobody")
 
 
-def test_the_report_has_a_section(dbn, small):
-    text = render_report(small)
-    assert 'id="kinds"' in text
-    assert "negative binomial (overdispersion 0.2)" in text
-    kinds = {row[0]: row for row in kind_table(dbn).rows}
-    assert kinds["ward"][-1].startswith("north ")
-    assert len(coefficient_table(dbn).rows) == len(dbn.coefficients())
-
-
 def test_a_network_without_a_usual_level_has_a_report():
     node = Conditional(Kind("binary"), ((0, 1),), -8.0, (effect((16.0,)),))
     dbn = DBN.from_conditionals([node, Conditional(Kind(), (), 0.0, ())], ["sex", "x"])
     text = render_report(dbn)
     assert 'id="kinds"' in text
-
-
-def test_linear_networks_have_no_such_section(linear):
-    assert kind_table(linear) is coefficient_table(linear) is None
-    assert 'id="kinds"' not in render_report(linear)
 
 
 def test_what_moves_after_a_step_is_in_the_page(small):

@@ -12,7 +12,6 @@ import pytest
 
 import feddbn
 from feddbn import DBN
-from feddbn.analysis.confidence import ConfidenceTable
 from feddbn.findings import Finding, Findings
 from feddbn.model.curves import Curve
 from feddbn.preflight import preflight
@@ -21,9 +20,8 @@ from feddbn.report.record import read_record
 from feddbn.report.verdicts import verdicts
 from feddbn.results.result import Result
 from feddbn.words import card as words_of
-from feddbn.words import say
 from support.mixed_networks import mixed_network
-from support.report_results import curved_dbn, random_dbn
+from support.report_results import curved_dbn
 
 HOSTILE = ["<script>alert(1)</script>", 'a"b', "x&y' onload=alert(1)"]
 VOID = {"br", "hr", "img", "input", "meta", "link"}
@@ -119,24 +117,6 @@ def test_an_empty_network_says_so_and_draws_nothing():
     assert "1 variable, 0 lags" in card(DBN(np.zeros((1, 1)), np.zeros((0, 1, 1)))).text
 
 
-def test_of_very_many_arrows_the_strongest_are_drawn_and_that_is_said():
-    dense = random_dbn(60, n_lags=1, degree=20.0, seed=1)
-    found = card(dense)
-    assert re.search(r"400 of \d{3} arrows", found.text)
-    few = graph_svg(
-        DBN([[0, 0.9, 0.1], [0, 0, 0], [0, 0, 0]], np.zeros((0, 3, 3)), list("abc")), max_arrows=1
-    )
-    assert "a → b" in few
-    assert "a → c" not in few
-    assert "1 of 2 arrows" in few
-
-
-def test_more_than_can_be_seen_is_not_drawn():
-    found = card(random_dbn(130, n_lags=1, seed=1))
-    assert "120" in found.text
-    assert "svg" not in {tag for tag, _ in found.tags}
-
-
 @pytest.mark.parametrize("network", [curved_dbn, mixed_network], ids=["curves", "kinds"])
 def test_networks_of_every_form_are_shown(network):
     assert "source" in card(network()).text
@@ -158,18 +138,6 @@ def test_a_fitted_estimator_shows_its_result_and_an_unfitted_one_says_what_to_do
     assert fitted._repr_mimebundle_()["text/plain"] == repr(fitted)
 
 
-def test_personal_networks_are_listed(data):
-    local = card(feddbn.LocalOnly().fit(data.sites))
-    assert "4 sites" in local.text
-    shared = random_dbn(4, seed=1)
-    found = card(Result("PFDBNL", shared, personal={f"site-{k}": random_dbn(4, seed=k) for k in range(1, 4)}))
-    same = int(shared.is_edge.sum())
-    assert f"site-1 {same} 0 0" in found.text
-    assert f"site-2 {int(random_dbn(4, seed=2).is_edge.sum())} " in found.text
-    odd = Result("PFDBNL", hostile_network(), personal={"<b>north</b>": hostile_network()})
-    assert "<b>north</b>" in card(odd).text
-
-
 def test_a_result_shows_verdicts_warnings_and_the_truth(fitted, data):
     result = Result.from_estimator(fitted, truth=data.truth)
     assert "found" in card(result).text
@@ -178,31 +146,6 @@ def test_a_result_shows_verdicts_warnings_and_the_truth(fitted, data):
     )
     assert "1 finding" in card(warned).text
     assert "<i>mind</i> it." in card(warned).text
-
-
-def test_edge_confidence_is_a_frame_that_is_shown_with_its_warnings(data):
-    table = feddbn.confidence(feddbn.OneShotDBN(average=False), data.sites, n_replicates=4)
-    assert isinstance(table, pd.DataFrame)
-    assert "by 4 refits" in card(table).text
-    part = table[table["probability"] > 0.5]
-    assert type(part) is pd.DataFrame
-    assert "feddbn-card" not in part._repr_html_()
-    odd = ConfidenceTable(
-        {"source": ["<b>"], "target": ["y"], "lag": [0], "weight": [0.5], "probability": [0.25]}
-    )
-    odd.attrs["warnings"] = ["residuals <remember>."]
-    shown = card(odd)
-    assert "residuals <remember>." in shown.text
-    assert [given["width"] for tag, given in shown.tags if tag == "rect"] == ["60", "15"]
-
-
-def test_a_comparison_names_the_best(data):
-    scored = feddbn.compare_methods(data.sites, ["oneshot", "summary"], truth=data.truth)
-    assert scored.to_frame().index.tolist() == ["OneShotDBN", "MomentSummary"]
-    assert say(scored.finding) in card(scored).text
-    judged = feddbn.compare_methods(data.sites, ["oneshot"], held_out=0.3)
-    assert judged[0].held_out == judged.to_frame().loc["OneShotDBN", "held_out_log_likelihood"]
-    assert say(judged.finding) in card(judged).text
 
 
 def test_findings_show_level_place_and_cure():

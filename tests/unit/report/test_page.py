@@ -15,13 +15,13 @@ from feddbn.findings import Finding
 from feddbn.model.graph import parts_of, plain_parts
 from feddbn.privacy.audit import AuditChain
 from feddbn.report import render_report, time_series_edges, write_report
-from feddbn.report.page import HORIZON, page_data
+from feddbn.report.page import page_data
 from feddbn.report.record import read_record
 from feddbn.results.result import Result
 from feddbn.words.tables import held_out_tables
 from support.report_results import curved_dbn, example_result, random_dbn, stored
 
-pytestmark = pytest.mark.usefixtures("light")
+pytestmark = [pytest.mark.promise, pytest.mark.usefixtures("light")]
 
 
 def embedded(page: str) -> dict:
@@ -67,7 +67,12 @@ def test_an_empty_network_and_one_variable_are_reported(d, n_lags):
 @pytest.mark.usefixtures("undrawn")
 def test_names_cannot_inject_markup():
     evil = '</script><img src=x onerror="alert(1)">'
-    result = example_result(d=3) | {"edges": None, "title": evil, "method": evil, "warnings": [evil]}
+    result = example_result(d=3) | {
+        "edges": None,
+        "title": evil,
+        "method": evil,
+        "findings": [_as_text(evil)],
+    }
     result["variables"] = [evil, "b", "c"]
     page = render_report(result, title=evil)
     assert "<img" not in page
@@ -78,7 +83,7 @@ def test_names_cannot_inject_markup():
 def test_what_stands_between_backticks_is_code_and_nothing_in_it_is_markup():
     notes = ["use `feddbn forecast` here", "`<img src=x>` and ` alone"]
     found = Finding("own-courses", "note", {"evidence": 9.0, "degree": 1, "periods": []})
-    result = example_result(d=3) | {"edges": None, "warnings": notes}
+    result = example_result(d=3) | {"edges": None}
     page = render_report(result | {"findings": [found.to_dict(), *map(_as_text, notes)]})
     shown = re.sub(r"<(script|style|pre).*?</\1>", "", page, flags=re.DOTALL)
     assert shown.count("<code>feddbn forecast</code>") == 2
@@ -114,29 +119,10 @@ def test_reversed_and_extra_edges_are_told_apart():
     assert marks == {("x1", "x0"): "reversed", ("x0", "x2"): "extra"}
 
 
-def test_the_strongest_responses_are_embedded_with_their_peak():
-    dbn = random_dbn(5, n_lags=2, seed=3)
-    effects = page_data(read_record(dbn))["networks"][0]["effects"]
-    sd = np.sqrt(np.diag(dbn.stationary_covariance()))
-    responses = dbn.total_effects(HORIZON) * sd[:, None] / sd
-    assert effects
-    for source, rows in effects.items():
-        for target, peak, step, values in rows:
-            np.testing.assert_allclose(values, responses[:, int(source), target], rtol=1e-3, atol=1e-12)
-            assert abs(peak) == max(map(abs, values)) == abs(values[step])
-
-
 @pytest.mark.usefixtures("undrawn")
 def test_a_cycle_of_weight_one_is_reported_without_responses():
     page = render_report({"dbn": {"W": [[0.0, 1.0], [1.0, 0.0]], "A": [[[0.1, 0.0], [0.0, 0.1]]]}})
     assert embedded(page)["networks"][0]["effects"] == {}
-
-
-def test_personal_networks_can_be_chosen_and_large_federations_stay_small():
-    data = page_data(read_record(example_result(d=10, n_sites=4, personal=True)))
-    assert [n["name"] for n in data["networks"]] == ["shared", *(f"hospital-{k}" for k in range(1, 5))]
-    effects = next(iter(data["networks"][1]["effects"].values()))
-    assert len(effects[0][3]) == HORIZON + 1
 
 
 @pytest.mark.slow
@@ -160,21 +146,6 @@ def test_a_real_audit_log_is_summed_by_task():
     cells = re.findall(r"<td[^>]*>(.*?)</td>", row)
     assert cells == ["2", "1", "336", "10, 32", "masked; masked and noise"]
     assert "epsilon 0.25, delta 1e-06 per recording" in page
-
-
-@pytest.mark.usefixtures("undrawn")
-def test_findings_begin_like_sentences_unless_they_begin_with_a_name_and_errors_come_first():
-    stored = example_result() | {"warnings": ["the fit stopped.", "x0 dropped 2 rows."]}
-    assert re.search(
-        r"</span>The fit stopped.</li><li class=.warning.>.*?</span>x0 dropped", render_report(stored)
-    )
-    stored["findings"] = [
-        {"code": "text", "level": level, "values": {"text": f"so-{k}"}}
-        for k, level in enumerate(["note"] * 5 + ["error"])
-    ]
-    shown = re.findall(r'<li class="(\w+)"><span[^>]*></span>(?:S|s)o-(\d)</li>', render_report(stored))
-    assert shown[0] == ("error", "5")
-    assert [k for _, k in shown[1:]] == list("01234")
 
 
 class Fitted:
@@ -317,16 +288,6 @@ def test_the_report_keeps_curves_of_stored_results_and_of_a_truth_in_another_ord
     assert record.edges["truth"].tolist().count("extra") == 1
 
 
-CHOSEN = {
-    "chosen": {"n_lags": 1},
-    "candidates": [
-        {"n_lags": 1, "loss": 2.25, "standard_error": 0.5, "chosen": True},
-        {"n_lags": 2, "loss": 2.0, "standard_error": 0.0, "chosen": False},
-    ],
-    "remarks": [],
-    "share": 0.3,
-    "rule": "one-standard-error",
-}
 COLUMNS = ("label", "held_out_log_likelihood", "edges_w", "edges_a", "rounds", "converged")
 COMPARED = {
     "held_out_share": 0.2,
@@ -340,17 +301,6 @@ COMPARED = {
 def a_result(**diagnostics):
     dbn = DBN(np.array([[0.0, 0.5], [0.0, 0.0]]), np.zeros((1, 2, 2)), ("u", "v"))
     return Result("OneShotDBN", dbn, diagnostics=diagnostics).to_dict()
-
-
-def test_a_choice_is_shown_with_its_rule():
-    (table,) = held_out_tables({"selection": CHOSEN})
-    assert table.rows == (("1", "2.25", "0.5", "chosen"), ("2", "2", "0", ""))
-    assert "30%" in table.note
-    few = {**CHOSEN, "remarks": ["fewer sites"]}
-    few["candidates"] = [{**row, "standard_error": None} for row in CHOSEN["candidates"]]
-    (table,) = held_out_tables({"selection": few})
-    assert table.remarks == ("Fewer sites.",)
-    assert table.rows[0][2] == "–"
 
 
 def test_a_comparison_is_on_the_page_and_names_what_did_not_finish():

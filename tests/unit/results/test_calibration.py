@@ -38,7 +38,7 @@ from feddbn.results.edge_table import pair_ranking
 from feddbn.results.result import Result
 from support.saying import only
 
-pytestmark = pytest.mark.usefixtures("light")
+pytestmark = [pytest.mark.promise, pytest.mark.usefixtures("light")]
 
 EDGES = [("a", "b", 0), ("b", "a", 0), ("a", "c", 0), ("c", "a", 0), ("a", "a", 1), ("b", "c", 1)]
 
@@ -85,7 +85,7 @@ def test_without_a_contradiction_only_weak_edges_lose_a_little():
     expected = [SILENCE / (1 + (rob / WEAK) ** 12) for rob in (0.5, 0.5, 0.2, 0.2, 0.4, 0.1)]
     np.testing.assert_allclose(lost, expected)
     assert lost[0] < 1e-4 < lost[4] < 1e-3 < 0.06 < lost[2] < lost[5] < 0.07
-    assert contradictions([Finding("rests-on-units", "warning"), Finding("own-means", "note")]) == {}
+    assert contradictions([Finding("rests-on-units", "warning"), Finding("own-courses", "note")]) == {}
 
 
 def test_a_claim_is_the_probability_times_the_share_by_the_findings():

@@ -83,6 +83,7 @@ def test_strong_effects_are_not(made):
     assert near_identities(lagged(np.column_stack([x, y])), 4) == []
 
 
+@pytest.mark.slow
 def test_hardly_any_clean_network_with_strong_weights_has_one():
     n_found = 0
     for seed in range(600, 640):

@@ -14,9 +14,14 @@ pytestmark = [
 ]
 
 
-def made(mess, n_sites=8, seed=20):
+def made(corruptions, n_sites=8, seed=20):
     return feddbn.simulate(
-        d=5, n_sites=n_sites, n_samples=200 * n_sites, mean_degree=2, random_state=seed, mess=mess
+        d=5,
+        n_sites=n_sites,
+        n_samples=200 * n_sites,
+        mean_degree=2,
+        random_state=seed,
+        corruptions=corruptions,
     )
 
 
@@ -25,6 +30,7 @@ def mixed():
     return made("mixed-columns")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [FDBNL, OneShotDBN, Average])
 def test_the_odd_site_learns_from_its_own_rows_and_the_others_without_it(method, mixed):
     model, without = (

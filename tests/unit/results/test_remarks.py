@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from feddbn import AS_THEY_ARE, FDBNL, PFDBNL, ChangingDBN, Dynotears, OneShotDBN, Prepare, simulate
+from feddbn import AS_THEY_ARE, FDBNL, PFDBNL, ChangingDBN, Dynotears, OneShotDBN, Prepare
 from feddbn.data import read_sites
 from feddbn.errors import ResidualsWarning
 from feddbn.federation.protocol.site import Site
@@ -17,15 +17,16 @@ from feddbn.report.record import read_record
 from feddbn.report.verdicts import verdicts
 from feddbn.results.result import Result
 from feddbn.runtime.simulated.private import private_federation
-from support.messy_sites import fitted, messy
+from reproduction.corruptions import simulate
+from support.corrupt_sites import corrupt, fitted
 from support.saying import only
 
-pytestmark = pytest.mark.usefixtures("light")
+pytestmark = [pytest.mark.promise, pytest.mark.usefixtures("light")]
 
 
 def made(shocks, measured=0.0, n=300, n_sites=4, seed=1):
     """Sites that follow one network with these shocks, measured with errors of this size."""
-    truth = simulate(d=5, n_sites=1, n_samples=10, mean_degree=2.5, random_state=seed).truth
+    truth = simulate({}, d=5, n_sites=1, n_samples=10, mean_degree=2.5, random_state=seed).truth
     mixing, sites = np.linalg.inv(np.eye(5) - truth.W), {}
     for k in range(n_sites):
         rng = np.random.default_rng([seed, k])
@@ -85,7 +86,7 @@ def test_the_memory_of_noise_is_taken_off_and_said():
 
 
 def test_rows_taken_early_or_late_look_like_noise_with_a_memory_which_is_taken_off():
-    fed = messy({"jitter": 0.3}, 114)
+    fed = corrupt({"jitter": 0.3}, 114)
     model, plain = fitted(fed.sites), fitted(fed.sites, check_residuals=False)
     assert ((plain.A_ != 0) != (fed.truth.A != 0)).sum() > 7
     np.testing.assert_array_equal(model.A_ != 0, fed.truth.A != 0)
@@ -164,9 +165,9 @@ def test_noise_leaves_it_out():
 METHODS = pytest.mark.parametrize("method", [FDBNL, PFDBNL, Dynotears], ids=lambda method: method.__name__)
 
 
-def drawn(mess=None, seed=30, **more):
+def drawn(corruption=None, seed=30, **more):
     given = {"d": 5, "n_sites": 4, "n_samples": 1000, "mean_degree": 2.5, "random_state": seed, **more}
-    return simulate(mess=mess, **given).sites
+    return simulate({corruption: None} if corruption else {}, **given).sites
 
 
 def quiet(model, sites):
@@ -204,15 +205,15 @@ def test_effects_below_the_threshold_are_no_violation(method):
 
 
 @pytest.mark.parametrize(
-    ("method", "mess", "violation"),
+    ("method", "corruption", "violation"),
     [
         (FDBNL, "autocorrelated-noise", "memory"),
         (PFDBNL, "changing-noise", "volatility"),
         (Dynotears, "heavy-tails", "tails"),
     ],
 )
-def test_what_breaks_the_model_is_said_and_stored(method, mess, violation):
-    sites = drawn(mess, n_samples=2000)
+def test_what_breaks_the_model_is_said_and_stored(method, corruption, violation):
+    sites = drawn(corruption, n_samples=2000)
     model, _ = quiet(method(), sites)
     assert violation in model.residuals_.violations
     assert model.residuals_.looked_only
@@ -277,7 +278,7 @@ def test_sites_with_few_rows_say_nothing_and_that_is_said():
 
 
 def test_without_a_look_at_residuals_nobody_knows_of_hidden_causes():
-    drawn = simulate(d=4, n_sites=3, n_samples=300, mean_degree=2, random_state=0)
+    drawn = simulate({}, d=4, n_sites=3, n_samples=300, mean_degree=2, random_state=0)
     table = FDBNL(check_residuals=False).fit(drawn.sites).hidden_
     assert len(table)
     assert table["could_be_hidden"].isna().all()

@@ -77,23 +77,19 @@ def test_a_result_says_what_was_done(fitted):
     )
 
 
-def test_warnings_travel_with_the_result():
+def test_findings_travel_with_the_result():
     federation = simulate(d=3, n_sites=2, n_samples=60, random_state=0)
-    model = FDBNL(schedule="rounds", rounds=Rounds(max_rounds=3)).fit(federation.sites)
+    model = FDBNL(schedule="paper", rounds=Rounds(max_rounds=3)).fit(federation.sites)
     result = Result.from_estimator(model)
     assert result.status["converged"] is False
     assert result.findings == model.findings_
-    assert result.warnings == model.warnings_
     stored = result.to_dict()
     assert [one["code"] for one in stored["findings"]] == list(model.findings_.codes)
     assert Result.from_dict(stored).findings.codes == model.findings_.codes
-    # A file of version 0.2 has sentences only.
-    old = Result.from_dict({**{k: v for k, v in stored.items() if k != "findings"}, "warnings": ["mind it."]})
-    assert (old.findings.codes, old.warnings) == (("text",), ["mind it."])
     later = Result.from_dict(
         {**stored, "findings": [{"code": "not-yet", "level": "note", "values": {"n": 3}}]}
     )
-    assert "n 3" in later.warnings[0]
+    assert later.findings.codes == ("not-yet",)
 
 
 def test_a_method_without_a_shared_network_is_refused():
@@ -181,6 +177,7 @@ def test_an_edge_that_is_less_likely_than_not_is_not_shown_but_kept():
     assert len(likely_edges(tested)) == len(certain)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::feddbn.errors.ResultWarning")
 def test_a_summary_counts_rates_and_shows_changes():
     fed = simulate(d=3, n_sites=2, n_samples=400, random_state=0)

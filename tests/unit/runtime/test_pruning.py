@@ -10,21 +10,21 @@ pytest.importorskip("cryptography")
 from feddbn.errors import FederationError
 from feddbn.federation.protocol.messages import SiteRecord
 from feddbn.runtime.store import DAYS, STORE, FileStore, Store, prune_runs
+from support.consortium import NAMES, Consortium, make_study
 from support.faults import looked_before
-from support.owned_sites import NAMES, OwnedSites, make_study
 
 LATER = 4e9
 RULE = "approve_by_rule = true\n"
 
 
 def test_a_site_whose_state_is_its_folder_keeps_its_data_and_gives_up_only_runs_that_have_ended(tmp_path):
-    sites, study = OwnedSites(tmp_path, RULE), make_study()
+    sites, study = Consortium(tmp_path, policy=RULE), make_study()
     for name in NAMES:
         path = tmp_path / name / "feddbn_site.toml"
         path.write_text(path.read_text().replace('state = "state"', 'state = "."'))
     assert sites.settings().state == tmp_path / "north"
     sites.run(study, "ended")
-    exchange = sites.exchange()
+    exchange = sites.restart()
 
     asked = []
 
@@ -43,7 +43,7 @@ def test_a_site_whose_state_is_its_folder_keeps_its_data_and_gives_up_only_runs_
         os.utime(place, (0, 0))
     looked_before(north, LATER)
     assert prune_runs(north, 30, now=LATER) == ["ended"]
-    assert (north / "data" / "one.csv").exists()
+    assert (north / "data" / "r000.csv").exists()
     assert result.read_bytes() == kept
     assert sorted(path.name for path in (north / "ended").iterdir()) == ["result.feddbn"]
     assert FileStore(north, "north").load("ended") is None
@@ -51,17 +51,14 @@ def test_a_site_whose_state_is_its_folder_keeps_its_data_and_gives_up_only_runs_
     assert sites.run(study, "waits")[1] == NAMES
 
 
-def test_a_store_is_for_its_owner_only_also_where_files_cannot_be_linked(tmp_path, monkeypatch):
+def test_a_store_is_for_its_owner_only_also_where_files_cannot_be_linked(tmp_path, monkeypatch, umask):
     def refuse(*of, **how):
         raise PermissionError(1, "Operation not permitted")
 
     for name in ("link", "mknod"):
         monkeypatch.setattr(os, name, refuse)
-    before = os.umask(0o022)
-    try:
-        FileStore(tmp_path, "a").save(SiteRecord("run-1", "a", "{}", "1"))
-    finally:
-        os.umask(before)
+    os.umask(0o022)
+    FileStore(tmp_path, "a").save(SiteRecord("run-1", "a", "{}", "1"))
     made = [path for path in tmp_path.iterdir() if path.name.startswith(STORE)]
     assert {stat.S_IMODE(path.stat().st_mode) for path in made} == {0o600}
     assert Store(tmp_path).names("run-1") == ["record"]

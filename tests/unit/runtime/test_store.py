@@ -10,14 +10,14 @@ import time
 import numpy as np
 import pytest
 
-from feddbn.core.encoding import decode
 from feddbn.errors import FileError, ParameterError, ProtocolError, StateError
+from feddbn.federation.protocol.encoding import decode
 from feddbn.federation.protocol.messages import SiteRecord, Snapshot
 from feddbn.federation.protocol.study import StudyResult
 from feddbn.model.dbn import DBN
 from feddbn.privacy.gaussian import gaussian_epsilon, noise_multiplier
 from feddbn.runtime.server.results import export_result, read_outcome
-from feddbn.runtime.settings import load_programs, read_server_settings, read_site_settings
+from feddbn.runtime.settings import load_programs, read_site_settings
 from feddbn.runtime.store import (
     STORE,
     EventLog,
@@ -36,7 +36,7 @@ from support.saying import refused
 from support.states import changed
 from support.together import add_ones
 
-pytestmark = pytest.mark.usefixtures("light")
+pytestmark = [pytest.mark.promise, pytest.mark.usefixtures("light")]
 
 
 @pytest.fixture
@@ -308,16 +308,16 @@ def test_an_event_log_stays_small(tmp_path):
     assert "note" not in events[-1]
 
 
-def test_old_runs_are_pruned_and_the_current_one_is_kept(tmp_path):
-    for name in ("old", "current", "new"):
+def test_old_runs_are_pruned_and_new_ones_are_kept(tmp_path):
+    for name in ("old", "new"):
         FileStore(tmp_path, "a").save(SiteRecord(name, "a", "{}", "1"))
         FileStore(tmp_path, "a").keep(name, StudyResult({}, {}), {})
         os.utime(tmp_path / name / "result.feddbn", (0, 0))
     Store(tmp_path).put("_approvals", "x", b"x")
     changed(tmp_path, "UPDATE kept SET time = 0 WHERE place != 'new'")
     looked_before(tmp_path, time.time())
-    assert prune_runs(tmp_path, 30, keep=("current",)) == ["old"]
-    assert sorted(Store(tmp_path).changed()) == ["_approvals", "current", "new"]
+    assert prune_runs(tmp_path, 30) == ["old"]
+    assert sorted(Store(tmp_path).changed()) == ["_approvals", "new"]
     assert prune_runs(tmp_path / "nowhere", 30) == []
 
 
@@ -337,7 +337,7 @@ def test_settings_are_read_relative_to_their_file_and_unknown_keys_are_errors(tm
     with refused(FileError, "TOML"):
         read_site_settings(path)
     with refused(FileError, "nothing.toml"):
-        read_server_settings(tmp_path / "nothing.toml")
+        read_site_settings(tmp_path / "nothing.toml")
     with refused(ParameterError, "'no_such_module'", code="no-program"):
         load_programs(("no_such_module",))
 

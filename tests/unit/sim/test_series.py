@@ -1,12 +1,12 @@
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
-from feddbn.sim import EFFECTS, SimulationSettings, simulate_arrays
-from feddbn.sim.series import MAX_SPREAD_RADIUS, Effects, advance, draw_shocks
-from feddbn.sim.shapes import REACH, Shapes, flat_curve
-from feddbn.sim.systems import MAX_RADIUS, System
+from feddbn.sim import EFFECTS
+from feddbn.sim.federated import simulate_arrays
+from feddbn.sim.series import MAX_SPREAD_RADIUS, advance, draw_shocks
+from feddbn.sim.settings import SimulationSettings
+from feddbn.sim.shapes import REACH
+from feddbn.sim.systems import MAX_RADIUS
 
 CURVED = EFFECTS[1:]
 
@@ -58,31 +58,6 @@ def test_different_systems_advance_together_as_alone():
         np.testing.assert_allclose(rows, _by_hand(system, noise), atol=1e-10)
 
 
-def test_later_systems_take_over_in_the_middle():
-    arrays = _simulate(d=3, n_sites=1, n_samples=60, effects="gp")
-    first = arrays.systems["site-0"]
-    second = System(0 * first.W, 0 * first.A, first.order, shapes=first.shapes)
-    shocks = draw_shocks([40], [np.random.default_rng(1)], "gaussian", np.ones(3), 10)
-    (rows,) = advance([first], shocks, 10, Effects(later=[second]))
-    np.testing.assert_array_equal(rows[20:], shocks[0][30:])
-    np.testing.assert_array_equal(rows[:20], advance([first], shocks, 10)[0][:20])
-
-
-@pytest.mark.parametrize("effects", CURVED)
-def test_networks_are_those_of_the_same_seed_with_linear_effects(effects):
-    plain, curved = _simulate(seed=3), _simulate(seed=3, effects=effects)
-    np.testing.assert_array_equal(plain.systems["site-0"].W, curved.systems["site-0"].W)
-    np.testing.assert_array_equal(plain.systems["site-0"].A, curved.systems["site-0"].A)
-    system = curved.systems["site-0"]
-    if effects == "mixed":
-        assert 0 < len(system.shapes.curves) < len(system.edges)
-    else:
-        assert set(system.shapes.curves) == set(system.edges)
-        tables = {curve.table.tobytes() for curve in system.shapes.curves.values()}
-        # Two sharp steps may fall into the same cell of the grid.
-        assert len(tables) > 0.9 * len(system.edges), "every edge has a function of its own"
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("effects", CURVED)
 @pytest.mark.parametrize(
@@ -96,14 +71,6 @@ def test_curves_refer_to_means_and_standard_deviations_of_the_causes(effects, mo
     rows, shapes = np.vstack([r[0] for r in arrays.recordings.values()]), arrays.systems["site-0"].shapes
     np.testing.assert_allclose(rows.std(axis=0) / shapes.scale, 1, atol=0.8 * within if not more else within)
     np.testing.assert_allclose((rows.mean(axis=0) - shapes.centre) / shapes.scale, 0, atol=within)
-
-
-def test_units_do_not_matter():
-    one, ten = (_simulate(d=5, effects="gp", interactions=2, noise_scale=s) for s in (1.0, 10.0))
-    for site in one.recordings:
-        np.testing.assert_allclose(
-            10 * one.recordings[site][0], ten.recordings[site][0], rtol=1e-9, atol=1e-9
-        )
 
 
 @pytest.mark.slow
@@ -122,6 +89,7 @@ def test_series_stay_bounded_and_their_variances_settle(effects, w_range):
         assert (first < 3 * last).all()
 
 
+@pytest.mark.slow
 def test_weights_whose_variances_would_not_settle_are_damped_and_that_is_recorded():
     # Two loops of a straight system that cancel each other do not cancel any more once they are curved.
     arrays = [
@@ -137,6 +105,7 @@ def test_weights_whose_variances_would_not_settle_are_damped_and_that_is_recorde
         assert system.lag_damping == 1 or spread == pytest.approx(MAX_SPREAD_RADIUS**2)
 
 
+@pytest.mark.slow
 def test_products_count_for_what_settles_and_are_damped_as_lagged_edges_are():
     plain, many = (
         _simulate(d=4, n_sites=1, n_samples=500, lag_degree=0, interactions=n, w_range=(0.6, 0.8))
@@ -149,14 +118,6 @@ def test_products_count_for_what_settles_and_are_damped_as_lagged_edges_are():
     assert 0.6 <= min(sizes) <= max(sizes) <= 0.8
     rows = many.recordings["site-0"][0]
     assert (rows.std(axis=0) < 10).all()
-
-
-def test_the_radius_is_that_of_the_straight_edges():
-    A = np.array([[[0.5, 3.0], [3.0, 0.0]]])
-    system = System(np.zeros((2, 2)), A, np.arange(2))
-    assert system.spectral_radius > 1
-    curves = {(1, 0, 1): flat_curve(), (1, 1, 0): flat_curve()}
-    assert replace(system, shapes=Shapes(curves)).spectral_radius == pytest.approx(0.5)
 
 
 def test_sites_around_a_backbone_share_the_functions_of_the_edges_they_share():

@@ -1,4 +1,4 @@
-"""Simulated federations: what their truth says, variables of other kinds, systems of differential equations."""
+"""Simulated federations: what their truth says, variables of other kinds."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ from scipy import stats
 import feddbn
 from feddbn.analysis.truth import read_truth, write_truth
 from feddbn.errors import ParameterError
-from feddbn.metrics import curve_error
 from feddbn.model.courses import fit_course, forecast_along
 from feddbn.model.dbn import DBN
-from feddbn.sim import EFFECTS, lorenz96
-from feddbn.sim.simulation import SYSTEMS, simulate
+from feddbn.sim import EFFECTS
+from feddbn.sim.simulation import simulate
 
 
 def test_the_contract_example_gives_frames_and_one_true_network():
@@ -62,49 +61,6 @@ def test_a_heterogeneous_federation_has_a_truth_per_site_and_none_for_all(argume
     )
 
 
-def test_sites_hold_independent_paths_and_share_one_truth():
-    fed = feddbn.simulate_system("lorenz96", d=6, n_sites=3, n_samples=100, random_state=2, F=8.0, dt=0.05)
-    assert [len(frames[0]) for frames in fed.sites.values()] == [35, 34, 34]
-    drawn = lorenz96(6, 35, F=8.0, dt=0.05, n_sites=3, rng=np.random.default_rng(2))
-    np.testing.assert_array_equal(fed.sites["site-1"][0].to_numpy(), drawn.recordings[1][:34])
-    assert fed.is_homogeneous
-    assert not fed.truth.W.any()
-    np.testing.assert_array_equal(fed.truth.A[0] != 0, drawn.graph)
-    assert fed.parameters == {
-        "system": "lorenz96", "d": 6, "n_sites": 3, "n_samples": 100, "F": 8.0, "dt": 0.05, "random_state": 2,
-    }  # fmt: skip
-
-
-def test_a_graph_has_no_functions_of_single_edges():
-    truth = feddbn.simulate_system("lotka-volterra", d=4, n_sites=1, n_samples=5).truth
-    assert truth.variables == ("prey0", "prey1", "predator0", "predator1")
-    assert not truth.is_linear
-    assert truth.functions() == truth.interactions == []
-    for ask in (
-        lambda: truth.effect("prey0", "prey0", 1),
-        lambda: truth.residuals(np.zeros((5, 4))),
-        lambda: truth.simulate(5),
-    ):
-        with pytest.raises(ParameterError):
-            ask()
-    assert len(truth.edges()) == 4 + 2 * 4
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("system", list(SYSTEMS))
-def test_lagged_causes_stand_out_in_a_plain_regression(system):
-    """A weak, independent look at the graph: causes have larger standardised weights in a VAR than others."""
-    fed = feddbn.simulate_system(system, d=10, n_sites=2, n_samples=1000, random_state=1)
-    past, now = (
-        np.vstack([f[0].to_numpy()[k : len(f[0]) - 1 + k] for f in fed.sites.values()]) for k in (0, 1)
-    )
-    past, now = ((x - x.mean(axis=0)) / x.std(axis=0) for x in (past, now))
-    weights = np.abs(np.linalg.lstsq(past, now, rcond=None)[0])
-    off = ~np.eye(10, dtype=bool)
-    truth = fed.truth.A[0] != 0
-    assert weights[truth & off].mean() > 1.5 * weights[~truth & off].mean()
-
-
 ALL = ["continuous", "binary", "count", "positive", "ordinal:4", "categorical:3"]
 
 
@@ -119,6 +75,7 @@ def stretches(fed) -> list[pd.DataFrame]:
     return [frame for frames in fed.sites.values() for frame in frames]
 
 
+@pytest.mark.slow
 def test_rows_are_drawn_from_the_truth(fed):
     checks = fed.truth.residual_diagnostics(stretches(fed))
     assert (checks["n"] == 1500).all()
@@ -141,6 +98,7 @@ def test_values_and_levels_are_where_they_should_be(fed):
     assert fed.truth.edges()["standardised"].abs().min() > 0.05
 
 
+@pytest.mark.slow
 def test_the_graph_is_that_of_the_linear_system_and_seeds_repeat():
     options = {"d": 5, "n_sites": 2, "n_samples": 40, "random_state": 7, "burn_in": 5}
     linear = feddbn.simulate(**options)
@@ -199,6 +157,7 @@ def test_what_functions_and_products_leave_is_the_noise_of_the_linear_data(effec
     plain = feddbn.simulate(**SETTING)
     fed = feddbn.simulate(**SETTING, effects=effects, interactions=interactions)
     np.testing.assert_allclose(_noise(fed), _noise(plain), atol=1e-8)
+    np.testing.assert_array_equal(fed.truth.W, plain.truth.W)
     assert len(fed.truth.interactions) == interactions
     assert fed.truth.is_linear == (effects == "linear" and not interactions)
 
@@ -209,9 +168,6 @@ def test_the_linear_case_is_what_it_always_was():
     np.testing.assert_allclose(fed.sites["site-1"][0].to_numpy()[-1], last, rtol=1e-13)
     weights = [-0.3435064918150852, 0.30990237218568334, 0.42536061941846903]
     np.testing.assert_array_equal(fed.truth.W[fed.truth.W != 0], weights)
-    messy = feddbn.simulate(d=3, n_sites=2, n_samples=20, random_state=7, mess=["tanh", "offsets"])
-    last = [5.955364072553807, 9.200164995701176, -1.1732600913096631]
-    np.testing.assert_allclose(messy.sites["site-1"][0].to_numpy()[-1], last, rtol=1e-13)
 
 
 def test_an_effect_is_asked_for_by_names_or_positions_and_is_a_function_of_raw_values():
@@ -246,9 +202,10 @@ def test_curves_can_be_found_again_from_the_data(seed):
     bins = np.clip(np.searchsorted(cuts, cause) - 1, 0, 79)
     means = np.array([left[bins == b].mean() for b in range(80)])
     centres = np.array([cause[bins == b].mean() for b in range(80)])
-    error = curve_error(effect, lambda v: np.interp(v, centres, means), cause)
+    seen = np.sort(cause)[len(cause) // 20 : -len(cause) // 20]
+    error = np.std(np.interp(seen, centres, means) - effect(seen))
     assert error < 0.1
-    assert curve_error(effect, lambda v: 0 * v, cause) > 2.5 * error
+    assert np.std(effect(seen)) > 2.5 * error
 
 
 def test_a_linear_truth_answers_as_any_network():
@@ -260,6 +217,7 @@ def test_a_linear_truth_answers_as_any_network():
     assert truth.simulate(5, random_state=1).equals(plain.simulate(5, random_state=1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("different", [False, True])
 def test_a_stored_truth_has_a_table_of_every_function(tmp_path, different):
     fed = feddbn.simulate(
@@ -280,17 +238,7 @@ def test_a_stored_truth_has_a_table_of_every_function(tmp_path, different):
     assert stored["simulated"]["effects"] == "spline"
 
 
-def test_columns_that_a_mess_adds_have_straight_edges():
-    fed = feddbn.simulate(**SETTING, effects="gp", mess=["sum-column", "duplicate"])
-    copied = fed.truth.variables[-1]
-    source = copied.removesuffix("_copy")
-    assert fed.truth.effect(source, copied).kind == "linear"
-    x = np.asarray(fed.sites["site-0"][0])
-    left = fed.truth.residuals([x])
-    np.testing.assert_allclose(left[:, -2:], 0, atol=1e-12)
-    assert left[:, :5].std() == pytest.approx(1, abs=0.15)
-
-
+@pytest.mark.slow
 def test_a_drawn_network_with_curves_goes_on_by_its_functions():
     data = feddbn.simulate(d=4, n_sites=1, n_samples=3000, effects="mixed", random_state=2)
     truth, rows = data.truth, next(iter(data.sites.values()))[0]
@@ -313,6 +261,7 @@ def test_a_drawn_network_with_curves_goes_on_by_its_functions():
     assert means[1] - means[0] == pytest.approx(float(np.diff(effect(np.array([-0.5, 1.0])))[0]), abs=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("effects", ["linear", "gp"])
 def test_a_truth_does_what_a_network_does(effects):
     """Moved to another level, it forecasts rows at that level as it forecasts rows at its own."""

@@ -6,7 +6,8 @@ from scipy.stats import norm
 
 from feddbn.core.constraints import has_cycle
 from feddbn.model.mechanisms import NOISE_FAMILIES, draw_noise
-from feddbn.sim import SimulationSettings, systems
+from feddbn.sim import systems
+from feddbn.sim.settings import SimulationSettings
 from feddbn.sim.shapes import (
     CURVES,
     EFFECTS,
@@ -21,8 +22,6 @@ from feddbn.sim.systems import (
     draw_lag_graph,
     draw_system,
     draw_weights,
-    n_scale_free_edges,
-    thin_system,
     vary_system,
 )
 
@@ -45,7 +44,7 @@ def test_spectral_radius_is_that_of_the_reduced_form():
 
 def test_damping_scales_the_radius_exactly_and_keeps_the_edges():
     settings = SimulationSettings(d=8, n_lags=3, w_range=(0.5, 2.0))
-    system = draw_system(settings, 4, np.random.default_rng(0))
+    system = draw_system(settings, np.random.default_rng(0))
     damped = system.damped(0.7)
     assert damped.spectral_radius == pytest.approx(0.7 * system.spectral_radius)
     np.testing.assert_array_equal(damped.A != 0, system.A != 0)
@@ -57,7 +56,7 @@ def test_every_drawn_system_is_stable_acyclic_and_weighted_as_asked(n_lags):
     settings = SimulationSettings(d=10, n_lags=n_lags, a_range=(0.2, 0.3), decay=2.0)
     rng = np.random.default_rng(1)
     for _ in range(30):
-        system = draw_system(settings, 4, rng)
+        system = draw_system(settings, rng)
         assert system.spectral_radius <= MAX_RADIUS
         assert system.lag_damping == 1
         assert not has_cycle(system.W != 0)
@@ -70,10 +69,10 @@ def test_every_drawn_system_is_stable_acyclic_and_weighted_as_asked(n_lags):
 
 
 def test_unstable_draws_are_redrawn(monkeypatch):
-    settings = SimulationSettings(d=4, w_range=(0.6, 0.9))
+    settings = SimulationSettings(d=4, mean_degree=3, w_range=(0.6, 0.9))
 
     def damped_share():
-        systems_ = [draw_system(settings, 3, np.random.default_rng(seed)) for seed in range(60)]
+        systems_ = [draw_system(settings, np.random.default_rng(seed)) for seed in range(60)]
         assert max(s.spectral_radius for s in systems_) <= MAX_RADIUS + 1e-9
         return np.mean([s.lag_damping < 1 for s in systems_])
 
@@ -83,8 +82,8 @@ def test_unstable_draws_are_redrawn(monkeypatch):
 
 
 def test_a_system_that_no_draw_makes_stable_is_damped_and_says_so():
-    settings = SimulationSettings(d=6, lag_degree=6, w_range=(2.0, 3.0))
-    system = draw_system(settings, 5, np.random.default_rng(0))
+    settings = SimulationSettings(d=6, mean_degree=5, lag_degree=6, w_range=(2.0, 3.0))
+    system = draw_system(settings, np.random.default_rng(0))
     assert system.lag_damping < 1
     assert system.spectral_radius == pytest.approx(MAX_RADIUS)
     assert (system.A != 0).all()
@@ -96,7 +95,7 @@ def test_the_share_of_replaced_edges_is_the_one_asked_for(share):
     rng = np.random.default_rng(2)
     lost_share = []
     for _ in range(40):
-        backbone = draw_system(settings, 4, rng)
+        backbone = draw_system(settings, rng)
         varied = vary_system(backbone, share, settings, rng)
         lost, total = 0, 0
         for before, after in zip(_edges(backbone), _edges(varied), strict=True):
@@ -112,61 +111,37 @@ def test_the_share_of_replaced_edges_is_the_one_asked_for(share):
 
 def test_edges_that_stay_keep_their_weights_and_a_complete_graph_can_only_lose_some():
     settings, rng = SimulationSettings(d=10, n_lags=2), np.random.default_rng(3)
-    backbone = draw_system(settings, 4, rng)
+    backbone = draw_system(settings, rng)
     varied = vary_system(backbone, 0.4, settings, rng)
     for before, after in ((backbone.W, varied.W), (backbone.A, varied.A)):
         stays = (before != 0) & (after != 0)
         assert stays.any()
         np.testing.assert_array_equal(before[stays], after[stays])
     small = SimulationSettings(d=5)
-    complete = draw_system(small, 4, rng)
+    complete = draw_system(small, rng)
     assert (complete.W != 0).sum() == 10
     assert (vary_system(complete, 0.3, small, rng).W != 0).sum() == 7
-
-
-def test_a_thinned_system_holds_a_part_of_W_and_all_of_A():
-    rng = np.random.default_rng(5)
-    backbone = draw_system(SimulationSettings(d=10), 8, rng)
-    thin = thin_system(backbone, 3 / 8, rng)
-    n_edges = (backbone.W != 0).sum()
-    assert (thin.W != 0).sum() == round(3 / 8 * n_edges)
-    assert np.all((thin.W == 0) | (thin.W == backbone.W))
-    np.testing.assert_array_equal(thin.A, backbone.A)
-    assert thin.spectral_radius <= MAX_RADIUS
 
 
 def test_mean_degree_counts_edges_in_both_directions():
     rng = np.random.default_rng(0)
     d, n_draws = 10, 2000
-    counts = [draw_dag("erdos-renyi", d, 4, rng)[0].sum() for _ in range(n_draws)]
+    counts = [draw_dag(d, 4, rng)[0].sum() for _ in range(n_draws)]
     # Binomial(45, 4/9): mean 20, variance 100/9.
     assert abs(np.mean(counts) - 20) < 5 * np.sqrt(100 / 9 / n_draws)
     assert np.var(counts) == pytest.approx(100 / 9, rel=0.2)
 
 
-@pytest.mark.parametrize("mean_degree", [0, 1, 2, 3.5, 4, 9])
-def test_scale_free_graphs_have_exactly_the_edges_asked_for(mean_degree):
-    rng = np.random.default_rng(1)
-    for d in (2, 10, 25):
-        adjacency, _ = draw_dag("scale-free", d, mean_degree, rng)
-        assert (
-            adjacency.sum()
-            == n_scale_free_edges(d, mean_degree)
-            == min(round(mean_degree * d / 2), d * (d - 1) // 2)
-        )
-
-
-@pytest.mark.parametrize("graph", ["erdos-renyi", "scale-free"])
-def test_every_graph_is_acyclic_and_follows_a_random_order(graph):
+def test_every_graph_is_acyclic_and_follows_a_random_order():
     rng = np.random.default_rng(3)
     for _ in range(50):
-        adjacency, order = draw_dag(graph, 12, 6, rng)
+        adjacency, order = draw_dag(12, 6, rng)
         assert not has_cycle(adjacency)
         assert not np.tril(adjacency[np.ix_(order, order)]).any()
-    firsts = [draw_dag(graph, 5, 2, rng)[1][0] for _ in range(500)]
+    firsts = [draw_dag(5, 2, rng)[1][0] for _ in range(500)]
     assert np.bincount(firsts, minlength=5).min() > 60
-    assert draw_dag(graph, 4, 100, rng)[0].sum() == 6, "the complete graph"
-    assert draw_dag(graph, 1, 4, rng)[0].sum() == 0
+    assert draw_dag(4, 100, rng)[0].sum() == 6, "the complete graph"
+    assert draw_dag(1, 4, rng)[0].sum() == 0
 
 
 def test_lag_degree_is_the_mean_out_degree_and_self_edges_occur():

@@ -29,7 +29,6 @@ from feddbn.core.arrays import BoolArray, FloatArray, may_lack_cells
 from feddbn.core.designs.design import Nuisance
 from feddbn.core.designs.gram import nuisance_basis
 from feddbn.core.designs.recordings import Block, Recording, RecordingView, SiteData, SiteView, pieces
-from feddbn.core.statistics.made_up import MADE_UP, triples
 from feddbn.core.statistics.survey import (
     N_FREQUENCIES,
     cycles_in,
@@ -43,6 +42,9 @@ from feddbn.settings import Rule, by_variable, number, several, word
 CellMap = Callable[[FloatArray, Any], FloatArray]
 CELL_MAPS: dict[str, tuple[CellMap, Rule]] = {}
 """Every cell map by its name, with what its public numbers may be."""
+MADE_UP = ("lines", "repeats")
+"""What cells can be emptied for."""
+_ROUNDING = 8 * np.finfo(np.float64).eps
 
 
 def cell_map(rule: Rule) -> Callable[[CellMap], CellMap]:
@@ -70,6 +72,18 @@ def made_up(values: FloatArray, kinds: Any) -> FloatArray:
         np.nan,
         values,
     )
+
+
+def triples(values: FloatArray) -> BoolArray:
+    """(2, n, d) which cells lie on the line between their neighbours, and which repeat the one before."""
+    found = np.zeros((2, *values.shape), dtype=bool)
+    change, size = np.diff(values, axis=-2), np.abs(values)
+    before, after = change[..., :-1, :], change[..., 1:, :]
+    with np.errstate(invalid="ignore"):
+        near = _ROUNDING * np.maximum(size[..., 1:-1, :], np.maximum(size[..., 2:, :], size[..., :-2, :]))
+        found[0, ..., 1:-1, :] = (np.abs(after - before) <= near) & (np.abs(after) > 100 * near)
+    found[1, ..., 1:, :] = change == 0
+    return found
 
 
 def read_cell_map(text: str, variables: Sequence[str] = ()) -> Callable[[FloatArray], FloatArray]:
@@ -519,13 +533,6 @@ class _Scaled(RecordingView):
     def blocks(self) -> Iterator[Block]:
         for block in self.recording.blocks():
             yield replace(block, values=block.values * self.gains)
-
-
-def off_nuisance(recording: Recording, nuisance: Nuisance) -> Recording:
-    """Return a recording without what is its own: a mean, a trend, cycles; the same one if nothing is."""
-    if nuisance.scope != "recording":
-        return recording
-    return _Filled(recording, nuisance, None, ())
 
 
 @dataclass(frozen=True)

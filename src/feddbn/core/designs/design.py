@@ -4,18 +4,16 @@ A design says which columns a row has, which of them belong to one possible edge
 what is always in the model. Sites send sums of products of its columns (`gram`); order search, averaging,
 resampling and noise do not care which columns these are.
 
-    z_t = [ term 1 | term 2 | ... ],   term = [ phi(e_{t-l}) for lag l in its lags ]
-    e_t = s x_t + (1 - s) e_{t-1},     e = x in the first row of a segment
+    z_t = [ term 1 | term 2 | ... ],   term = [ phi(x_{t-l}) for lag l in its lags ]
     x_t = (value - origin) / scale
 
 Within a term, lags come first, then variables, then the features of one variable at one lag. The first term is
 the values themselves, so that columns 0..d-1 are the present time step: the targets.
 
-Three designs of today::
+Every column belongs to a possible edge::
 
-    Design.linear      [ x_t | x_{t-1} ... x_{t-p} ]                                          every column an edge
-    Design.features    [ x_t | x_{t-1} ... x_{t-p} | phi(e_{t-1}) ... phi(e_{t-p}) ]          phi are the edges
-    Design.curved      [ x_t ... x_{t-p} | h(x_t) ... h(x_{t-p}) | products ]                 all are edges
+    Design.linear      [ x_t | x_{t-1} ... x_{t-p} ]
+    Design.curved      [ x_t ... x_{t-p} | h(x_t) ... h(x_{t-p}) | products ]
 
 Products are those of two variables at one lag, each kept within `PRODUCT_REACH`. In `Design.coded` variables have kinds:
 x_t are then the columns that stand for their values (`coded`), one or several for each variable.
@@ -30,7 +28,7 @@ Two designs are equal if and only if their digests are.
 Rules of the rows that are made from the blocks of a recording
 --------------------------------------------------------------
 - A row depends on its own segment up to its own time and on public numbers only.
-- A stream cut into blocks gives the same rows as the whole segment: smoothing and lags are carried over the cut.
+- A stream cut into blocks gives the same rows as the whole segment: lags are carried over the cut.
 
 `Nuisance` is what is in every model and is no edge: means, trends and cycles, common to all sites or of one recording.
 
@@ -47,7 +45,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property, lru_cache
 from typing import Any, Self
@@ -55,18 +53,13 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from feddbn.core.arrays import BoolArray, FloatArray, IntArray
-from feddbn.core.designs.features import DEFAULT_KNOTS, feature_map, smooth
+from feddbn.core.arrays import FloatArray
+from feddbn.core.designs.features import feature_map
 from feddbn.core.designs.recordings import CHUNK_ROWS, Block, stack_lags, stretches
 from feddbn.core.kinds import Coding, read_coding
 from feddbn.core.statistics.moments import Moments
-from feddbn.errors import DataError, ParameterError
-from feddbn.settings import flag, whole, word
-
-SCOPES = ("all", "recording", "label")
-Label = str | int | float | None
-SHARED: Hashable = ("shared",)
-"""The group of rows whose mean is common to all sites."""
+from feddbn.errors import ParameterError
+from feddbn.settings import whole, word
 
 _MAX_DEGREE = 12
 _SHORTEST_PERIOD = 2.0
@@ -81,24 +74,19 @@ class Nuisance:
     Attributes
     ----------
     scope
-        "all": one mean, common to all sites. "recording": every recording has its own. "label": rows whose
-        label is the baseline share one mean over all sites; rows of any other label have a mean of their own
-        in each recording.
+        "all": one mean, common to all sites. "recording": every recording has its own.
     degree
         Degree of a polynomial in time, of every recording its own; 0 is the mean.
     periods
         A sine and a cosine of each period, in sampling steps, of every recording its own.
-    baseline
-        The label that counts as "nothing special"; None: 0, False, empty or missing.
     """
 
     scope: str = "all"
     degree: int = 0
     periods: tuple[float, ...] = ()
-    baseline: Label = None
 
     def __post_init__(self) -> None:
-        word(*SCOPES).check("scope", self.scope)
+        word("all", "recording").check("scope", self.scope)
         object.__setattr__(self, "degree", whole(0, _MAX_DEGREE).check("degree", self.degree))
         periods = finite_numbers(self.periods, "periods")
         if any(period < _SHORTEST_PERIOD for period in periods):
@@ -114,23 +102,6 @@ class Nuisance:
                 f"scope={self.scope!r} has one mean only, but degree={self.degree} and periods={periods}"
                 " ask for more; trends and cycles need scope='recording'."
             )
-        self._check_baseline()
-
-    def _check_baseline(self) -> None:
-        value = self.baseline
-        if value is None:
-            return
-        if self.scope != "label":
-            raise ParameterError(
-                f"baseline={value!r} names a label, but scope={self.scope!r} reads no labels."
-            )
-        if isinstance(value, float) and value.is_integer():
-            # True, 1 and 1.0 are the same label; one way to write it gives equal designs equal digests.
-            object.__setattr__(self, "baseline", int(value))
-        elif isinstance(value, int):
-            object.__setattr__(self, "baseline", int(value))
-        elif not isinstance(value, (str, float)) or value != value:
-            raise ParameterError(f"baseline={value!r} must be a text or a number.")
 
     @property
     def has_time(self) -> bool:
@@ -158,26 +129,6 @@ class Nuisance:
             found.append(np.column_stack([np.sin(angle), np.cos(angle)]))
         return np.concatenate(found, axis=1)
 
-    def groups(
-        self, rows: FloatArray, labels: NDArray[np.generic] | None, recording: str
-    ) -> Iterator[tuple[Hashable, FloatArray]]:
-        """Yield (group, rows) of consecutive rows: rows of one group share their mean."""
-        if self.scope == "all":
-            yield SHARED, rows
-        elif self.scope == "recording":
-            yield "recording", rows
-        elif labels is None:
-            raise DataError(
-                f"recording {recording!r} has no label column, but center_by asks to centre rows by it."
-            )
-        else:
-            baseline = is_baseline(labels, self.baseline)
-            if baseline.any():
-                yield SHARED, rows[baseline]
-            values = np.array([str(value) for value in labels.tolist()])
-            for value in sorted(set(values[~baseline].tolist())):
-                yield ("label", value), rows[~baseline & (values == value)]
-
 
 def finite_numbers(values: Sequence[float], what: str) -> tuple[float, ...]:
     """Return the values as finite floats, with one zero instead of two, or refuse them by name."""
@@ -196,13 +147,6 @@ def finite_numbers(values: Sequence[float], what: str) -> tuple[float, ...]:
 ONE_MEAN = Nuisance()
 """What every design has at least."""
 RECORDING_MEANS = Nuisance("recording")
-
-
-def is_baseline(labels: NDArray[np.generic], baseline: Label = None) -> BoolArray:
-    """(n,) whether a label equals `baseline`; without one, whether it is 0, False, empty or missing."""
-    if baseline is not None:
-        return np.array([value == baseline for value in labels.tolist()], dtype=bool)
-    return np.array([value is None or value != value or not value for value in labels.tolist()], dtype=bool)
 
 
 @dataclass(frozen=True)
@@ -245,17 +189,17 @@ class TimeBasis:
 
 
 def project_off(joint: Moments, q: int) -> tuple[FloatArray, int]:
-    """(..., q, q) products of the first q columns after their mean and the other, orthonormal columns are taken off,
+    """(q, q) products of the first q columns after their mean and the other, orthonormal columns are taken off,
     and how many parameters that took.
     """
     rank = 1 + joint.q - q
     if joint.n <= rank:
         # Nothing is left of rows that the nuisances explain completely; what is computed is rounding.
-        return np.zeros((*joint.mean.shape[:-1], q, q)), int(joint.n)
-    cross = joint.scatter[..., q:, :q]
-    known = np.linalg.solve(joint.scatter[..., q:, q:], cross)
-    rest = joint.scatter[..., :q, :q] - cross.swapaxes(-1, -2) @ known
-    return (rest + rest.swapaxes(-1, -2)) / 2, rank
+        return np.zeros((q, q)), int(joint.n)
+    cross = joint.scatter[q:, :q]
+    known = np.linalg.solve(joint.scatter[q:, q:], cross)
+    rest = joint.scatter[:q, :q] - cross.T @ known
+    return (rest + rest.T) / 2, rank
 
 
 _STEPS_AN_OCTAVE = 4
@@ -286,75 +230,42 @@ PRODUCT_REACH = 4.0
 
 @dataclass(frozen=True)
 class Basis:
-    """A feature map by its name, with the public numbers it needs.
-
-    Attributes
-    ----------
-    name
-        "linear", "quadratic", "spline" or a map registered at every site.
-    knots
-        In public standard deviations; empty for a map without knots.
-    smoothing
-        Weight s of the newest value in the causal moving average that the map is applied to; 1 is none.
-    """
+    """A feature map by its name: "linear" leaves values as they are; others are registered at every site."""
 
     name: str = "linear"
-    knots: tuple[float, ...] = ()
-    smoothing: float = 1.0
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):
             raise ParameterError(f"name={self.name!r} must be the name of a feature map.")
-        features = feature_map(self.name)
-        knots = finite_numbers(self.knots, "knots")
-        if not features.has_knots:
-            knots = ()
-        elif not knots:
-            knots = DEFAULT_KNOTS
-        object.__setattr__(self, "knots", knots)
-        object.__setattr__(self, "smoothing", finite_numbers((self.smoothing,), "smoothing")[0])
-        # Both refuse what they cannot use.
-        smooth(np.zeros((0, 1)), self.smoothing)
-        if self.name == "spline":
-            features(np.zeros((1, 1)), np.array(knots))
+        # Refuses what is not known.
+        feature_map(self.name)
 
     @property
     def width(self) -> int:
         """Number of features of one variable."""
-        return feature_map(self.name).width(len(self.knots))
+        return feature_map(self.name).width
 
     @property
     def is_identity(self) -> bool:
         """Whether it leaves values as they are."""
-        return self.name == "linear" and self.smoothing == 1.0
+        return self.name == "linear"
 
-    def features(self, values: FloatArray, before: FloatArray | None) -> tuple[FloatArray, FloatArray]:
-        """(n, d m) features of consecutive values (n, d), and the (n, d) moving average they are made of.
-
-        `before` is the moving average in the row before, or None at the start of a segment.
-        """
-        if self.is_identity:
-            return values, values
-        smoothed = smooth(values, self.smoothing, before)
-        mapped = feature_map(self.name)(smoothed, np.array(self.knots))
-        return mapped.reshape(len(values), -1), smoothed
+    def features(self, values: FloatArray) -> FloatArray:
+        """(n, d m) features of values (n, d)."""
+        return values if self.is_identity else feature_map(self.name)(values).reshape(len(values), -1)
 
 
 @dataclass(frozen=True)
 class Term:
-    """Columns ``phi(e_{t-l})`` of every variable for some lags, ascending; `is_edge`: each variable at each
-    lag is a possible cause, and its columns are the edge's.
-    """
+    """Columns ``phi(x_{t-l})`` of every variable for some lags, ascending."""
 
     basis: Basis
     lags: tuple[int, ...]
-    is_edge: bool = True
 
     def __post_init__(self) -> None:
         lags = tuple(whole(0).check("lags", lag) for lag in self.lags)
         if not lags or list(lags) != sorted(set(lags)):
             raise ParameterError(f"lags={lags} must be at least one, ascending, each named once.")
-        object.__setattr__(self, "is_edge", flag().check("is_edge", self.is_edge))
         object.__setattr__(self, "lags", lags)
 
 
@@ -459,23 +370,6 @@ class Design:
         return cls(tuple(variables), (Term(Basis(), _up_to(n_lags)),), nuisance)
 
     @classmethod
-    def features(
-        cls,
-        variables: Sequence[str],
-        n_lags: int,
-        basis: Basis,
-        nuisance: Nuisance = ONE_MEAN,
-        origin: Sequence[float] = (),
-        scale: Sequence[float] = (),
-    ) -> Self:
-        """Lagged rows, followed by features of each variable at lags 1..p, which are the possible causes."""
-        lags = _up_to(n_lags)
-        if not lags[1:]:
-            raise ParameterError(f"n_lags={n_lags} leaves no lagged features; give at least 1.")
-        terms = (Term(Basis(), lags, is_edge=False), Term(basis, lags[1:]))
-        return cls(tuple(variables), terms, nuisance, tuple(origin), tuple(scale))
-
-    @classmethod
     def curved(
         cls,
         variables: Sequence[str],
@@ -536,23 +430,9 @@ class Design:
             for lag in term.lags:
                 for variable in range(self.d):
                     width = term.basis.width * self.widths[variable]
-                    if term.is_edge:
-                        found.setdefault((lag, variable), []).extend(range(start, start + width))
+                    found.setdefault((lag, variable), []).extend(range(start, start + width))
                     start += width
         return tuple(Group(variable, lag, tuple(found[lag, variable])) for lag, variable in sorted(found))
-
-    @cached_property
-    def edge_columns(self) -> IntArray:
-        """(number of groups, m) columns of each group, where all have the same number of them."""
-        if len({len(group.columns) for group in self.groups}) != 1:
-            raise ParameterError(
-                "this design has edges of different widths, which this method cannot compare."
-            )
-        return np.array([group.columns for group in self.groups])
-
-    def own(self, target: int) -> IntArray:
-        """Columns of a target's own past."""
-        return np.flatnonzero(np.array(self.terms[0].lags) > 0) * self.d + target
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values that say all of it, to be sent, stored and read by people."""
@@ -578,8 +458,8 @@ class Design:
         terms = []
         for item in _listed(values.pop("terms"), "terms"):
             term = _fields_of(Term, item)
-            basis = Basis(**_fields_of(Basis, term.pop("basis")))
-            terms.append(Term(basis, tuple(_listed(term.pop("lags"), "lags")), **term))
+            basis = Basis(**_fields_of(Basis, term["basis"]))
+            terms.append(Term(basis, tuple(_listed(term["lags"], "lags"))))
         for key in values:
             values[key] = tuple(_listed(values[key], key))
         values["products"] = tuple(tuple(_listed(one, "products")) for one in values["products"])
@@ -652,16 +532,12 @@ def design_rows(design: Design, blocks: Iterable[Block], chunk_rows: int | None 
     p, q = design.n_lags, design.q
     # Wide rows come in shorter pieces, so that memory does not grow with the number of columns.
     size = chunk_rows or min(CHUNK_ROWS, max(1, _CHUNK_VALUES // q))
-    averages: list[FloatArray | None] = [None] * len(design.terms)
     for stretch in stretches(public_blocks(design, blocks), p, size):
         m = stretch.values.shape[-2] - p
         rows = np.empty((*stretch.values.shape[:-2], m, q))
         start = 0
-        for position, term in enumerate(design.terms):
-            before = None if stretch.starts_segment else averages[position]
-            features, average = term.basis.features(stretch.values, before)
-            # The next stretch of this segment begins m rows later.
-            averages[position] = average[..., m - 1, :]
+        for term in design.terms:
+            features = term.basis.features(stretch.values)
             stop = start + len(term.lags) * features.shape[-1]
             stack_lags(features, term.lags, rows[..., start:stop])
             start = stop

@@ -2,8 +2,7 @@
 
 Rules of this file
 ------------------
-- A feature map sees one row at a time: the features of x_t depend on x_t and on public numbers (origin,
-  scale, knots) only. Time enters through the causal smoothing alone, so a row never depends on a later one.
+- A feature map sees one row at a time: the features of x_t depend on x_t and on public numbers (origin, scale) only.
 - Everything a map needs is public or broadcast, so that the features of two sites mean the same and their
   sums add up.
 
@@ -30,12 +29,8 @@ from scipy.linalg import eigh
 
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import ParameterError
-from feddbn.settings import number
 
-DEFAULT_KNOTS = (-1.645, -0.385, 0.385, 1.645)
-"""Knots in public standard deviations: the 5, 35, 65 and 95 % points of a normal."""
-
-FeatureFunction = Callable[[FloatArray, FloatArray], FloatArray]
+FeatureFunction = Callable[[FloatArray], FloatArray]
 
 
 @dataclass(frozen=True)
@@ -47,27 +42,24 @@ class FeatureMap:
     name
         What travels between server and sites; the function itself never does.
     function
-        ``(values (n, d), knots (k,)) -> (n, d, m)``; row by row.
+        ``values (n, d) -> (n, d, m)``; row by row.
     width
-        m for k knots.
+        m.
     has_identity
-        Whether the first feature is the value itself, so that a weight has the units of the regulator.
-    has_knots
-        Whether it reads its knots.
+        Whether the first feature is the value itself.
     """
 
     name: str
     function: FeatureFunction
-    width: Callable[[int], int]
-    has_identity: bool = True
-    has_knots: bool = True
+    width: int
+    has_identity: bool = False
 
-    def __call__(self, values: FloatArray, knots: FloatArray) -> FloatArray:
+    def __call__(self, values: FloatArray) -> FloatArray:
         """(n, d, m) features of (n, d) values."""
-        result = np.asarray(self.function(values, knots), dtype=np.float64)
+        result = np.asarray(self.function(values), dtype=np.float64)
         if result.ndim == 2:
             result = result[:, :, None]
-        expected = (*values.shape, self.width(len(knots)))
+        expected = (*values.shape, self.width)
         if result.shape != expected:
             raise ParameterError(
                 f"the feature map {self.name!r} returned shape {result.shape} for values of shape"
@@ -79,23 +71,6 @@ class FeatureMap:
                 " make it defined everywhere."
             )
         return result
-
-
-def smooth(values: FloatArray, smoothing: float, before: FloatArray | None = None) -> FloatArray:
-    """(n, d) causal exponential moving average ``e_t = s x_t + (1 - s) e_{t-1}``.
-
-    `before` is the e of the row before, or None at the start of a segment, where e = x.
-    """
-    number(above=0.0, most=1.0).check("smoothing", smoothing)
-    if smoothing == 1.0 or len(values) == 0:
-        return values
-    # Imported here: it takes longer than all else a site's process imports, and few studies smooth.
-    from scipy.signal import lfilter
-
-    start = values[0] if before is None else before
-    memory = (1.0 - smoothing) * start[None, :]
-    smoothed, _ = lfilter([smoothing], [1.0, smoothing - 1.0], values, axis=0, zi=memory)
-    return np.asarray(smoothed, dtype=np.float64)
 
 
 def natural_spline(values: FloatArray, knots: FloatArray) -> FloatArray:
@@ -122,33 +97,24 @@ def natural_spline(values: FloatArray, knots: FloatArray) -> FloatArray:
     return np.stack(columns, axis=-1)
 
 
-def _linear(values: FloatArray, knots: FloatArray) -> FloatArray:
-    return values[:, :, None]
-
-
-def _quadratic(values: FloatArray, knots: FloatArray) -> FloatArray:
-    return np.stack([values, values**2], axis=-1)
-
-
+_CHOICES = ("linear", "quadratic", "spline")
+CURVE, BEND = "curve", "bend"
+"""Names of maps in designs: what a spline and a square have beside the value itself."""
 _REGISTRY: dict[str, FeatureMap] = {
-    "linear": FeatureMap("linear", _linear, lambda k: 1, has_knots=False),
-    "quadratic": FeatureMap("quadratic", _quadratic, lambda k: 2, has_knots=False),
-    "spline": FeatureMap("spline", natural_spline, lambda k: k - 1),
+    "linear": FeatureMap("linear", lambda values: values[:, :, None], 1, has_identity=True),
 }
-_PARTS = ("curve", "bend")
-"""What splines and squares have beside the value (`core.designs.features`): parts of designs, no maps to choose."""
 
 
 def register_feature_map(features: FeatureMap) -> None:
     """Make a feature map available by its name; every site of a federation must register the same one."""
-    if features.name in ("linear", "quadratic", "spline", *_PARTS) and features.name in _REGISTRY:
+    if features.name in (*_CHOICES, CURVE, BEND):
         raise ParameterError(f"the feature map name {features.name!r} is taken; choose another name.")
     _REGISTRY[features.name] = features
 
 
 def feature_map_names() -> list[str]:
     """Return the names of the feature maps that are known here."""
-    return sorted({*_REGISTRY} - {*_PARTS})
+    return sorted({*_REGISTRY, *_CHOICES} - {CURVE, BEND})
 
 
 def feature_map(name: str) -> FeatureMap:
@@ -179,14 +145,12 @@ def callable_map(function: Callable[[FloatArray], FloatArray], d: int) -> Featur
     name = (
         f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', type(function).__name__)}"
     )
-    return FeatureMap(name, lambda values, knots: function(values), lambda k: m, False, False)
+    return FeatureMap(name, function, m)
 
 
 CURVE_KNOTS = (-2.4, -1.6, -0.95, -0.3, 0.3, 0.95, 1.6, 2.4)
 """Knots in public standard deviations: denser where values are."""
 N_CURVES = len(CURVE_KNOTS) - 2
-N_SMOOTH = 3
-"""As many of them, the smoothest, are asked for under noise: each column more makes the noise on all others larger."""
 SQUARE_REACH = 3.0
 """Beyond this many standard deviations a square stays what it is there."""
 
@@ -258,14 +222,5 @@ def _bending(knots: FloatArray) -> FloatArray:
     return np.asarray((step / 6 * (products[0] + 4 * products[1] + products[2])).sum(axis=0))
 
 
-CURVE, SMOOTH, BEND = "curve", "smooth-curve", "bend"
-"""Names of maps in designs: what a spline, one without its rough functions, and a square have beside the value itself."""
-register_feature_map(
-    FeatureMap(CURVE, lambda values, _: curve_features(values), lambda k: N_CURVES, False, False)
-)
-register_feature_map(
-    FeatureMap(
-        SMOOTH, lambda values, _: curve_features(values)[..., :N_SMOOTH], lambda k: N_SMOOTH, False, False
-    )
-)
-register_feature_map(FeatureMap(BEND, lambda values, _: square_features(values), lambda k: 1, False, False))
+_REGISTRY[CURVE] = FeatureMap(CURVE, curve_features, N_CURVES)
+_REGISTRY[BEND] = FeatureMap(BEND, square_features, 1)

@@ -11,17 +11,14 @@ products of rows are those of `Moments.of_blocks`, bit for bit.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial, reduce
 
 import numpy as np
 
 from feddbn.core.arrays import FloatArray, by_row
-from feddbn.core.backend.device import HOST, Device
 from feddbn.core.designs.design import (
     RECORDING_MEANS,
-    SHARED,
     Design,
     Nuisance,
     TimeBasis,
@@ -29,29 +26,20 @@ from feddbn.core.designs.design import (
     project_off,
     public_blocks,
 )
-from feddbn.core.designs.recordings import Recording, Stretch, over_parts, usable_runs
+from feddbn.core.designs.recordings import Recording, Stretch, usable_runs
 from feddbn.core.statistics.moments import (
     Moments,
     correlations,
-    outer,
-    sums_length,
-    symmetric,
-    upper_triangle,
 )
 
 
-def joint_moments(
-    design: Design, recording: Recording, bases: Sequence[TimeBasis], device: Device = HOST
-) -> Moments:
+def joint_moments(design: Design, recording: Recording, bases: Sequence[TimeBasis]) -> Moments:
     """Moments of [Z, B]: the design's rows and, beside them, the columns of all bases."""
     if design.is_linear:
-        work = partial(_linear, design, device, tuple(bases))
-        return reduce(Moments.merge, over_parts(recording, design.n_lags, work))
+        return _linear(design, bases, recording)
     plain, joint = replace(design, nuisance=RECORDING_MEANS), Moments.empty(design.q + _width(bases))
     for chunk in design_rows(plain, recording.blocks()):
-        *lead, m, _ = chunk.values.shape
-        known = _columns(bases, chunk.time, m)
-        rows = np.concatenate([chunk.values, np.broadcast_to(known, (*lead, *known.shape))], axis=-1)
+        rows = np.hstack([chunk.values, _columns(bases, chunk.time, len(chunk.values))])
         joint = joint.merge(Moments.of_rows(rows))
     return joint
 
@@ -90,11 +78,11 @@ def _columns(bases: Sequence[TimeBasis], time: int, m: int) -> FloatArray:
     return np.concatenate([np.empty((m, 0)), *(basis.at(times) for basis in bases)], axis=1)
 
 
-def _linear(design: Design, device: Device, bases: Sequence[TimeBasis], part: Recording) -> Moments:
+def _linear(design: Design, bases: Sequence[TimeBasis], recording: Recording) -> Moments:
     products, d = _Products(design.n_lags, bases), sum(design.widths)
-    blocks = public_blocks(design, part.blocks())
+    blocks = public_blocks(design, recording.blocks())
     watch = products.add if bases else None
-    rows = Moments.of_blocks(blocks, design.n_lags, d, device=device, watch=watch)
+    rows = Moments.of_blocks(blocks, design.n_lags, d, watch=watch)
     return products.beside(rows) if bases else rows
 
 
@@ -110,16 +98,16 @@ class _Products:
 
     def add(self, stretch: Stretch) -> None:
         values, p = stretch.values, self.n_lags
-        *lead, n, d = values.shape
+        n, d = values.shape
         m, k = n - p, len(self.totals)
         if self.origin is None or self.cross is None:
             # Far from zero, products would lose digits; any value near the rows will do.
-            self.origin = values.mean(axis=-2)
-            self.cross = np.zeros((*lead, p + 1, d, k))
+            self.origin = values.mean(axis=0)
+            self.cross = np.zeros((p + 1, d, k))
         columns = _columns(self.bases, stretch.time, m)
-        near = values - self.origin[..., None, :] if lead else by_row(np.subtract, values, self.origin)
+        near = by_row(np.subtract, values, self.origin)
         for lag in range(p + 1):
-            self.cross[..., lag, :, :] += near[..., p - lag : n - lag, :].swapaxes(-1, -2) @ columns
+            self.cross[lag] += near[p - lag : n - lag].T @ columns
         self.totals += np.ones(m) @ columns
         self.squares += columns.T @ columns
 
@@ -128,21 +116,15 @@ class _Products:
         k, q, n = len(self.totals), rows.q, rows.n
         if self.origin is None or self.cross is None:
             return Moments.empty(q + k)
-        lead = rows.mean.shape[:-1]
         mean = self.totals / n
         offset = rows.mean - np.tile(self.origin, self.n_lags + 1)
-        cross = self.cross.reshape(*lead, q, k) - n * outer(offset, np.broadcast_to(mean, (*lead, k)))
-        scatter = np.empty((*lead, q + k, q + k))
-        scatter[..., :q, :q] = rows.scatter
-        scatter[..., :q, q:] = cross
-        scatter[..., q:, :q] = cross.swapaxes(-1, -2)
-        scatter[..., q:, q:] = self.squares - n * outer(mean, mean)
-        return Moments(n, np.concatenate([rows.mean, np.broadcast_to(mean, (*lead, k))], axis=-1), scatter)
-
-
-def gram_sums_length(q: int) -> int:
-    """Return the length of `Gram.to_sums` for q columns."""
-    return 2 + sums_length(q)
+        cross = self.cross.reshape(q, k) - n * np.outer(offset, mean)
+        scatter = np.empty((q + k, q + k))
+        scatter[:q, :q] = rows.scatter
+        scatter[:q, q:] = cross
+        scatter[q:, :q] = cross.T
+        scatter[q:, q:] = self.squares - n * np.outer(mean, mean)
+        return Moments(n, np.concatenate([rows.mean, mean]), scatter)
 
 
 @dataclass(frozen=True)
@@ -151,97 +133,43 @@ class Gram:
 
     Attributes
     ----------
-    shared
-        Moments of the rows whose mean is common to all sites.
-    own
-        Moments, with mean 0, of the rows whose nuisance was their own and has been taken off.
+    moments
+        Moments of the rows; with mean 0 where the nuisance was each recording's own and has been taken off.
     n_removed
         Number of nuisance parameters that took.
     """
 
-    shared: Moments
-    own: Moments
+    moments: Moments
     n_removed: float
 
     @classmethod
     def empty(cls, q: int) -> Gram:
         """Sums over no rows; the neutral element of `merge`."""
-        return cls(Moments.empty(q), Moments.empty(q), 0.0)
+        return cls(Moments.empty(q), 0.0)
 
     @property
     def n(self) -> float:
         """Number of rows."""
-        return self.shared.n + self.own.n
-
-    @property
-    def n_nuisance(self) -> float:
-        """Number of nuisance parameters: those taken off, and the common mean if any rows share one."""
-        return self.n_removed + float(self.shared.n > 0)
+        return self.moments.n
 
     @property
     def scatter(self) -> FloatArray:
         """(q, q) sums of squares and products after all nuisances."""
         return self.moments.scatter
 
-    @property
-    def moments(self) -> Moments:
-        """All rows as moments after their nuisances; the mean is that of the shared rows, if there are any."""
-        if self.own.n == 0:
-            return self.shared
-        if self.shared.n == 0:
-            return self.own
-        return Moments(self.n, self.shared.mean, self.shared.scatter + self.own.scatter)
-
     def merge(self, other: Gram) -> Gram:
         """Sums over both groups of recordings."""
-        return Gram(
-            self.shared.merge(other.shared), self.own.merge(other.own), self.n_removed + other.n_removed
-        )
-
-    def to_sums(self) -> FloatArray:
-        """One vector that adds up: own rows, parameters taken off, then count, totals and products."""
-        vector = self.shared.to_sums()
-        q = self.shared.q
-        vector[1 + q :] += upper_triangle(self.own.scatter)
-        return np.concatenate([[self.own.n, self.n_removed], vector])
-
-    @classmethod
-    def from_sums(cls, vector: FloatArray, q: int) -> Gram:
-        """Inverse of `to_sums`, also for a sum of such vectors.
-
-        Which products are of shared and which of own rows is not told apart by then: they are put together.
-        """
-        n_own, n_removed, n_shared = (float(value) for value in vector[:3])
-        totals, scatter = vector[3 : 3 + q], symmetric(vector[3 + q :], q)
-        if n_shared <= 0:
-            return cls(Moments.empty(q), Moments(n_own, np.zeros(q), scatter), n_removed)
-        scatter -= np.outer(totals, totals) / n_shared
-        own = Moments(n_own, np.zeros(q), np.zeros((q, q)))
-        return cls(Moments(n_shared, totals / n_shared, scatter), own, n_removed)
+        return Gram(self.moments.merge(other.moments), self.n_removed + other.n_removed)
 
 
-def recording_gram(design: Design, recording: Recording, device: Device = HOST) -> Gram:
-    """Return the sums of one recording: the unit of privacy; `device` multiplies for linear designs."""
+def recording_gram(design: Design, recording: Recording) -> Gram:
+    """Return the sums of one recording: the unit of privacy."""
     if design.nuisance.has_time:
-        return tried_grams(design, recording, [design.nuisance], device)[1][0]
-    q, scope = design.q, design.nuisance.scope
-    if design.is_linear and scope != "label":
-        moments = joint_moments(design, recording, (), device)
-        if scope == "all":
-            return Gram(moments, Moments.empty(q), 0.0)
-        return Gram(Moments.empty(q), _about_its_mean(moments), float(moments.n > 0))
-    groups: dict[Hashable, Moments] = {}
-    for chunk in design_rows(design, recording.blocks()):
-        for key, rows in design.nuisance.groups(chunk.values, chunk.labels, recording.name):
-            groups[key] = groups.get(key, Moments.empty(q)).merge(Moments.of_rows(rows))
-    shared, own = groups.pop(SHARED, Moments.empty(q)), Moments.empty(q)
-    for moments in groups.values():
-        own = own.merge(_about_its_mean(moments))
-    return Gram(shared, own, float(len(groups)))
-
-
-def _about_its_mean(moments: Moments) -> Moments:
-    return Moments(moments.n, np.zeros_like(moments.mean), moments.scatter)
+        return tried_grams(design, recording, [design.nuisance])[1][0]
+    moments = joint_moments(design, recording, ())
+    if design.nuisance.scope == "all":
+        return Gram(moments, 0.0)
+    return Gram(Moments(moments.n, np.zeros_like(moments.mean), moments.scatter), float(moments.n > 0))
 
 
 def whole_rows(design: Design, recording: Recording) -> tuple[FloatArray, FloatArray]:
@@ -316,7 +244,7 @@ def _slow_part(covariance: FloatArray, d: int, share: FloatArray, memory: float)
 
 
 def tried_grams(
-    design: Design, recording: Recording, tried: Sequence[Nuisance], device: Device = HOST
+    design: Design, recording: Recording, tried: Sequence[Nuisance]
 ) -> tuple[Moments, list[Gram]]:
     """The moments of one recording's rows as they are, and the sums off each of these nuisances, from the same reading.
 
@@ -329,7 +257,7 @@ def tried_grams(
         if not runs:
             return nothing
     bases = [TimeBasis.over(nuisance, runs) if nuisance.has_time else None for nuisance in tried]
-    joint = joint_moments(design, recording, [basis for basis in bases if basis is not None], device)
+    joint = joint_moments(design, recording, [basis for basis in bases if basis is not None])
     if joint.n == 0:
         return nothing
     found, start = [], q
@@ -337,8 +265,6 @@ def tried_grams(
         width = 0 if basis is None else basis.mix.shape[1]
         own = joint.select(np.r_[np.arange(q), np.arange(start, start + width)])
         scatter, rank = project_off(own, q)
-        found.append(
-            Gram(Moments.empty(q), Moments(joint.n, np.zeros(scatter.shape[:-1]), scatter), float(rank))
-        )
+        found.append(Gram(Moments(joint.n, np.zeros(scatter.shape[:-1]), scatter), float(rank)))
         start += width
     return joint.select(np.arange(q)), found

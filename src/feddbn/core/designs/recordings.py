@@ -1,4 +1,4 @@
-"""Recordings of rows, however they are stored, and how they are seen: with lags, without gaps, by numbers, many at once.
+"""Recordings of rows, however they are stored, and how they are seen: with lags, without gaps, by numbers.
 
 Lagged rows are ``z_t = [x_t, x_{t-1}, ..., x_{t-p}]``. Orientation, stated once for the whole package: a coefficient
 matrix is indexed ``[from, to]``; the stack ``C = [W; A_1; ...; A_p]`` has shape ``((p+1) d, d)``; the columns of ``z``
@@ -12,10 +12,6 @@ cells pass through unchanged.
 recording and of the time since the recording's first row. Both are the same whichever variables are chosen, so that two
 choices can be compared row by row.
 
-`StackedSite`: a simulation may have very many small sites. Those with one recording of equally many rows, and nothing
-missing, are one array (K, n, d); whatever makes sums of rows makes K of them at once. Nothing is added up over sites
-here.
-
 Folds are later blocks of every recording, held out one after the other. A fold is (block b, number of blocks B, share in
 thousandths). It trains on the rows before block b of the last `share` of a recording and tests on block b: the future is
 never used to predict the past.
@@ -25,14 +21,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import pairwise
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from feddbn.core.arrays import BoolArray, FloatArray, may_lack_cells
+from feddbn.core.arrays import FloatArray, may_lack_cells
 from feddbn.errors import DataError, Given
 from feddbn.findings import Finding
 
@@ -46,8 +41,7 @@ class Block:
     Attributes
     ----------
     values
-        (n, d), finite; with ``missing="keep"`` NaN where a cell is missing (`complete` leaves such rows out). Leading
-        axes are sites that are read together (`stacked`).
+        (n, d), finite; with ``missing="keep"`` NaN where a cell is missing (`complete` leaves such rows out).
     starts_segment
         False if the first row directly follows the last row of the block before it; a lag may then reach
         back.
@@ -80,7 +74,7 @@ class Stretch:
     Attributes
     ----------
     values
-        (..., p + m, d).
+        (p + m, d).
     starts_segment
         Whether no stretch of this segment came before.
     labels
@@ -114,22 +108,19 @@ def stretches(blocks: Iterable[Block], n_lags: int, chunk_rows: int = CHUNK_ROWS
         values = block.values
         clock = clock if block.time is None else block.time
         if block.starts_segment or tail is None:
-            tail, is_first = values[..., :0, :], True
-        n_carried, n = tail.shape[-2], values.shape[-2]
+            tail, is_first = values[:0], True
+        n_carried, n = len(tail), len(values)
         n_usable = n_carried + n - n_lags
         for start in range(0, n_usable, chunk_rows):
             low, high = start - n_carried, min(start + chunk_rows, n_usable) + n_lags - n_carried
-            if low >= 0:
-                rows = values[..., low:high, :]
-            else:
-                rows = np.concatenate([tail[..., start:, :], values[..., :high, :]], axis=-2)
+            rows = values[low:high] if low >= 0 else np.concatenate([tail[start:], values[:high]])
             labels = None if block.labels is None else block.labels[low + n_lags : high]
             yield Stretch(rows, is_first, labels, clock + low + n_lags)
             is_first = False
         clock += n
         if n < n_lags:
-            values = np.concatenate([tail, values], axis=-2)
-        tail = values[..., max(values.shape[-2] - n_lags, 0) :, :]
+            values = np.concatenate([tail, values])
+        tail = values[max(len(values) - n_lags, 0) :]
 
 
 PIECE_ROWS = 1 << 16
@@ -166,14 +157,11 @@ def lagged_rows(blocks: Iterable[Block], n_lags: int, chunk_rows: int = CHUNK_RO
 
 
 def stack_lags(values: FloatArray, lags: Sequence[int], out: FloatArray) -> None:
-    """Write the values (..., p + m, k) at each of the lags, side by side, into the m rows of `out`."""
-    m, (n, k) = out.shape[-2], values.shape[-2:]
+    """Write the values (p + m, k) at each of the lags, side by side, into the m rows of `out`."""
+    m, (n, k) = len(out), values.shape
     for position, lag in enumerate(lags):
         first = n - m - lag
-        out[..., position * k : (position + 1) * k] = values[..., first : first + m, :]
-
-
-T = TypeVar("T")
+        out[:, position * k : (position + 1) * k] = values[first : first + m]
 
 
 class Recording(Protocol):
@@ -229,16 +217,6 @@ def usable_runs(recording: Recording, n_lags: int) -> tuple[tuple[int, int], ...
         for time, n in segments
         for start in range(n_lags, n, CHUNK_ROWS)
     )
-
-
-def over_parts(recording: Recording, n_lags: int, work: Callable[[Recording], T]) -> list[T]:
-    """Return `work` of every part of a recording, in the order of time.
-
-    A recording that other machines read offers ``over_parts(n_lags, work)``: every row that has `n_lags` rows before it has
-    them in exactly one part. Any other recording is one part.
-    """
-    parted: Any = getattr(recording, "over_parts", None)
-    return [work(recording)] if parted is None else list(parted(n_lags, work))
 
 
 @runtime_checkable
@@ -388,14 +366,6 @@ class CompleteRows(RecordingView):
         """Those of the recording: one that knows them lacks no cell."""
         return known_segments(self.recording)
 
-    def over_parts(self, n_lags: int, work: Callable[[Recording], T]) -> list[T]:
-        """Return `work` of the complete rows of every part: whether a row and its lags are complete, its part tells."""
-        return over_parts(self.recording, n_lags, partial(_of_complete, work))
-
-
-def _of_complete(work: Callable[[Recording], T], part: Recording) -> T:
-    return work(CompleteRows(part))
-
 
 class CompleteSite(SiteView):
     """A site seen without its rows with missing cells."""
@@ -508,65 +478,6 @@ class _Emptied(RecordingView):
                     part = block.part(start, stop, begins, (block.time or 0) + start)
                     yield replace(part, values=np.full_like(part.values, np.nan)) if goes[start] else part
                 was_cut = bool(goes[-1])
-
-
-_NUMBERS_TOGETHER = 1 << 19
-_LEAST_TOGETHER = 16
-
-
-@dataclass(frozen=True)
-class StackedSite:
-    """K sites of one recording each as one site: `values` (K, n, d), finite, and all at the same times."""
-
-    variables: tuple[str, ...]
-    values: FloatArray
-
-    def recordings(self) -> Iterator[_StackedRecording]:
-        """Yield the one recording."""
-        yield _StackedRecording(self.values)
-
-
-@dataclass(frozen=True)
-class _StackedRecording:
-    values: FloatArray
-    name: str = "recordings of many sites"
-
-    def blocks(self) -> Iterator[Block]:
-        yield Block(self.values)
-
-
-def leading_axes(data: SiteData) -> tuple[int, ...]:
-    """The leading axes of whatever is made of a site's rows: (K,) for K sites together, () for a site."""
-    return data.values.shape[:-2] if isinstance(data, StackedSite) else ()
-
-
-def side_by_side(parts: Sequence[FloatArray], lead: tuple[int, ...]) -> FloatArray:
-    """Vectors put together along the last axis; what all sites have in common is repeated for each."""
-    return np.concatenate([np.broadcast_to(part, (*lead, part.shape[-1])) for part in parts], axis=-1)
-
-
-def stacks(sites: Sequence[SiteData], q: int) -> Iterator[tuple[list[int], StackedSite]]:
-    """Yield the sites that are alike, with their places among `sites`, as many at once as fit into a few megabytes.
-
-    A site takes part if it offers its rows as one array (``one_array``) and no cell is empty. `q` is the number of columns
-    whose products are to be made; where only few sites would fit, there is nothing to gain, and none take part.
-    """
-    groups: dict[tuple[tuple[str, ...], tuple[int, ...]], list[tuple[int, FloatArray]]] = {}
-    for place, data in enumerate(sites):
-        rows: FloatArray | None = getattr(data, "one_array", None)
-        if rows is not None:
-            groups.setdefault((tuple(data.variables), rows.shape), []).append((place, rows))
-    for (variables, (n, _)), members in groups.items():
-        size = _NUMBERS_TOGETHER // ((n + q) * q)
-        if min(size, len(members)) < _LEAST_TOGETHER:
-            continue
-        for first in range(0, len(members), size):
-            some = members[first : first + size]
-            values = np.stack([rows for _, rows in some])
-            whole: BoolArray = np.asarray(np.isfinite(values).all(axis=(1, 2)))
-            places = [place for (place, _), is_whole in zip(some, whole.tolist(), strict=True) if is_whole]
-            if places:
-                yield places, StackedSite(variables, values if whole.all() else values[whole])
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ from scipy.linalg.lapack import dpotrf, dtrtri
 from feddbn.core.arrays import BoolArray, FloatArray, IntArray
 from feddbn.core.constraints import EdgeConstraints
 from feddbn.core.designs.design import Design
-from feddbn.core.designs.features import CURVE, SMOOTH, relative_variances
+from feddbn.core.designs.features import CURVE, relative_variances
 from feddbn.core.orders.parents import (
     NO_RESIDUAL,
     Charge,
@@ -457,8 +457,7 @@ def curved_groups(design: Design) -> Groups:
     first = q + q * width
     products = tuple((first + k,) for k in range(len(design.products)))
     pairs = tuple((lag * d + a,) if a == b else (lag * d + a, lag * d + b) for a, b, lag in design.products)
-    is_spline = design.terms[1].basis.name in (CURVE, SMOOTH)
-    expected = relative_variances()[:width] if is_spline else np.ones(width)
+    expected = relative_variances() if design.terms[1].basis.name == CURVE else np.ones(width)
     prior = np.concatenate([np.ones(q), np.tile(expected, q), np.ones(len(products))])
     return Groups(d, (*lines, *curves, *products), (*lines, *lines, *pairs), prior)
 

@@ -24,8 +24,7 @@ without any hidden cause leave nothing to compare with; hidden causes are then n
 have no other causes and cause nothing cannot be told from edges.
 
 Edges in doubt: networks with hidden causes are searched for from several beginnings. If the best of them
-describes the rows about as well as the network without, or better, the edges that it does not need are in doubt. So are
-those for which a hidden cause of two variables stands that has a memory (`core.orders.slow_causes`).
+describes the rows about as well as the network without, or better, the edges that it does not need are in doubt.
 
 Where all noises have one variance nothing is left for a hidden cause to explain, and no edge is in doubt: it would have
 made some of them larger.
@@ -42,7 +41,6 @@ from feddbn.core.constraints import EdgeConstraints
 from feddbn.core.orders.learn import bartlett, price_of_free, refit
 from feddbn.core.orders.parents import Criterion
 from feddbn.core.orders.search import OrderResult, OrderSearch
-from feddbn.core.orders.slow_causes import slow_cause
 from feddbn.core.statistics.moments import Moments
 
 _LOAD_STEPS = 5
@@ -448,13 +446,10 @@ def doubtful_edges(
     constraints: EdgeConstraints,
     criterion: Criterion,
     rng: np.random.Generator,
-    evident: BoolArray | None = None,
 ) -> HiddenDoubts:
     """Return the edges of `support` (q, d) that could be hidden causes' doing.
 
-    Nothing is looked for among fewer than 4 or more than 20 variables (`hidden_causes`). Penalties leave out edges that the
-    moments have: a cause with a memory (`core.orders.slow_causes`) is looked for among those that are `evident`, by default
-    `support`.
+    Nothing is looked for among fewer than 4 or more than 20 variables.
     """
     best: FactorNetwork | None = None
     for _ in range(_BEGINNINGS):
@@ -463,18 +458,9 @@ def doubtful_edges(
             break
         if one is not None and (best is None or one.gain > best.gain):
             best = one
-    found = HiddenDoubts(np.zeros_like(support))
-    if best is not None and best.gain >= -CLEAR_GAIN:
-        found = HiddenDoubts(support & ~best.support, tuple(sorted(best.effects)), best.gain)
-    seen = support if evident is None else evident
-    slow = slow_cause(moments, seen, criterion.for_orders.c * float(np.log(moments.n)), constraints.required)
-    if slow is None or slow.gain < -CLEAR_GAIN:
-        return found
-    gone, d = seen & ~slow.support, constraints.d
-    # Within a time step whichever way the edge was read.
-    gone[:d] |= gone[:d].T
-    effects = tuple(sorted({*found.effects, slow.effects}))
-    return HiddenDoubts(found.in_doubt | (support & gone), effects, max(found.gain, slow.gain))
+    if best is None or best.gain < -CLEAR_GAIN:
+        return HiddenDoubts(np.zeros_like(support))
+    return HiddenDoubts(support & ~best.support, tuple(sorted(best.effects)), best.gain)
 
 
 def may_be_looked_for(d: int) -> bool:

@@ -21,7 +21,6 @@ Warm-started, a handful of steps per round suffice.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -30,7 +29,6 @@ from scipy.linalg import lu_factor, lu_solve
 from scipy.linalg.lapack import dgebal
 
 from feddbn.core.arrays import BoolArray, FloatArray
-from feddbn.core.backend.device import HOST, Device
 from feddbn.core.penalised.lasso import soft_threshold
 from feddbn.settings import word
 
@@ -53,17 +51,12 @@ _TAYLOR = np.array(
 _LARGEST_NORM = 300.0
 # Below this norm, balancing would cost more than the squarings it saves.
 _BALANCE_FROM = 30.0
-# How often a fit evaluates h, about.
-_TIMES = 300.0
 # From a larger h no step length leads back: its square and its curvature leave the range of double precision.
 _LARGEST_START = 1e6
 
 
-def expm_value_and_grad(W: FloatArray, device: Device = HOST) -> tuple[FloatArray, FloatArray]:
-    """Return h(W) = tr exp(W o W) - d and its gradient; infinity, which a line search backs off from, where too large.
-
-    `device` multiplies if the graphs are large.
-    """
+def expm_value_and_grad(W: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return h(W) = tr exp(W o W) - d and its gradient; infinity, which a line search backs off from, where too large."""
     S = W * W
     norms = S.sum(axis=1).max(axis=1, initial=0.0)
     far, units, largest = None, None, float(norms.max(initial=0.0))
@@ -71,8 +64,7 @@ def expm_value_and_grad(W: FloatArray, device: Device = HOST) -> tuple[FloatArra
         S, norms, units = _balanced(S, norms)
         far = ~(norms <= _LARGEST_NORM)
         S[far], norms[far] = 0.0, 0.0
-    chosen = device.of(_flops(W, largest), 16.0 * W.size, _TIMES)
-    exponential = _expm_minus_identity(S, norms, largest, chosen)
+    exponential = _expm_minus_identity(S, norms, largest)
     diagonal = exponential.reshape(len(W), -1)[:, :: W.shape[1] + 1]
     h = diagonal.sum(axis=1)
     if units is not None:
@@ -99,31 +91,25 @@ def _balanced(S: FloatArray, norms: FloatArray) -> tuple[FloatArray, FloatArray,
     return S, norms, units
 
 
-def _flops(W: FloatArray, largest: float) -> float:
-    """Operations of the products below, up to one squaring."""
-    n_squarings = float(np.log2(min(max(largest / _THETA, 1.0), _LARGEST_NORM)))
-    return 2.0 * W.size * int(W.shape[1]) * (5.0 + n_squarings)
-
-
-def _expm_minus_identity(S: FloatArray, norms: FloatArray, largest: float, device: Device) -> FloatArray:
+def _expm_minus_identity(S: FloatArray, norms: FloatArray, largest: float) -> FloatArray:
     """Return exp(S) - I for non-negative matrices; small traces keep their relative accuracy without the identity.
 
     Scaling and squaring of X = exp(S/2^s) - I: (I + X)^2 - I = 2X + X^2. Taylor of degree 12 in Paterson-Stockmeyer
     form costs five products. A general-purpose expm spends most of its time on norms and Pade systems at these sizes;
     here most of it would go into adding up small matrices, so the three polynomials are one product with their
-    coefficients. The lines are those of numpy and torch alike.
+    coefficients.
     """
     n, d = S.shape[:2]
-    xp, powers, n_squarings, most = device.xp, device.empty((4, n, d, d)), norms, 0
+    powers, n_squarings, most = np.empty((4, n, d, d)), norms, 0
     if largest <= _THETA:
-        powers[0] = device.put(S)
+        powers[0] = S
     else:
         n_squarings = np.ceil(np.log2(np.maximum(norms / _THETA, 1.0)))
         most = int(n_squarings.max())
-        xp.multiply(device.put(S), device.put(np.exp2(-n_squarings)[:, None, None]), out=powers[0])
-    xp.matmul(powers[0], powers[0], out=powers[1])
-    xp.matmul(powers[1], powers[:2], out=powers[2:])
-    low, middle, total = (device.put(_TAYLOR) @ powers.reshape(4, -1)).reshape(3, n, d, d)
+        np.multiply(S, np.exp2(-n_squarings)[:, None, None], out=powers[0])
+    np.matmul(powers[0], powers[0], out=powers[1])
+    np.matmul(powers[1], powers[:2], out=powers[2:])
+    low, middle, total = (_TAYLOR @ powers.reshape(4, -1)).reshape(3, n, d, d)
     middle.reshape(n, -1)[:, :: d + 1] += 1.0 / 24.0
     for lower in (middle, low):
         total = powers[3] @ total
@@ -136,7 +122,7 @@ def _expm_minus_identity(S: FloatArray, norms: FloatArray, largest: float, devic
         X += square
         if X is not total:
             total[more] = X
-    return device.get(total)
+    return np.asarray(total)
 
 
 def logdet_value_and_grad(W: FloatArray, s: float = 1.0) -> tuple[FloatArray, FloatArray]:
@@ -178,11 +164,9 @@ def start_within_reach(W: FloatArray, acyclicity: Acyclicity) -> tuple[FloatArra
 ACYCLICITIES: dict[str, Acyclicity] = {"expm": expm_value_and_grad, "logdet": logdet_value_and_grad}
 
 
-def get_acyclicity(name: str, device: Device = HOST) -> Acyclicity:
-    """Look an acyclicity up by name; `device` multiplies for "expm", "logdet" takes one graph after the other."""
+def get_acyclicity(name: str) -> Acyclicity:
+    """Look an acyclicity up by name."""
     word(*ACYCLICITIES).check("acyclicity", name)
-    if name == "expm" and device is not HOST:
-        return functools.partial(expm_value_and_grad, device=device)
     return ACYCLICITIES[name]
 
 

@@ -410,96 +410,71 @@ def _solve_anew(H: FloatArray, active: BoolArray, right: FloatArray) -> FloatArr
 
 
 class KnownInverses:
-    """Inverses of the equations of some sites' columns, kept while a column's support and its site's H stay."""
+    """Inverses of the equations of one site's columns, kept while a column's support and the site's H stay.
 
-    def __init__(self, n_sites: int, q: int, d: int) -> None:
-        self._longest = -1
-        self._H = np.zeros((n_sites, q, q))
-        self._active = np.zeros((n_sites, d, q), dtype=bool)
-        self._is_valid = np.zeros((n_sites, d), dtype=bool)
-        self._factors: dict[tuple[int, int], tuple[IntArray, FloatArray]] = {}
+    A solution has the same bits whatever was solved before: all inverses are padded to one size.
+    """
+
+    def __init__(self, q: int, d: int) -> None:
+        self._longest = min(q, LONG - 1)
+        self._has_room = d * self._longest**2 <= _ROOM
+        if self._has_room:
+            self._rows = np.zeros((1, d, self._longest), dtype=np.intp)
+            self._inverse = np.zeros((1, d, self._longest, self._longest))
+        self._H = np.zeros((1, q, q))
+        self._active = np.zeros((1, d, q), dtype=bool)
+        self._is_valid = np.zeros((1, d), dtype=bool)
+        self._factors: dict[int, tuple[IntArray, FloatArray]] = {}
         self._n_kept = 0
 
-    def fits(self, n_sites: int, q: int, d: int) -> bool:
-        """Whether there is room for so many sites of this size."""
-        return len(self._active) >= n_sites and self._active.shape[1:] == (d, q)
+    def fits(self, q: int, d: int) -> bool:
+        """Whether it is for a site of this size."""
+        return self._active.shape[1:] == (d, q)
 
-    def solve(self, at: IntArray, H: FloatArray, active: BoolArray, right: FloatArray) -> FloatArray:
-        """Return the solutions for the sites of these numbers; see `Solve`."""
-        lengths = active.sum(axis=2)
-        is_long = lengths >= LONG
-        longest = int(lengths[~is_long].max(initial=0))
-        if max(longest, self._longest) ** 2 * self._is_valid.size > _ROOM:
+    def solve(self, H: FloatArray, active: BoolArray, right: FloatArray) -> FloatArray:
+        """Return the solutions for the site, K = 1; see `Solve`."""
+        if not self._has_room:
             return _solve_anew(H, active, right)
-        where = slice(at[0], at[-1] + 1) if np.array_equal(at, np.arange(at[0], at[0] + len(at))) else at
-        changed = at[(self._H[where] != H).any(axis=(1, 2))]
-        if len(changed):
-            self._is_valid[changed] = False
-            self._H[where] = H
-            self._forget(changed)
-        if not is_long.any():
-            return self._of_short(at, where, H, active, right, longest)
-        short = active & ~is_long[:, :, None]
-        solution = self._of_short(at, where, H, short, right, longest)
-        for k, j in zip(*np.nonzero(is_long), strict=True):
-            rows = active[k, j].nonzero()[0]
-            factor = self._factor(int(at[k]), int(j), H[k], rows)
-            own = right[k, j, rows]
-            solution[k, j, rows] = (
-                np.linalg.solve(H[k][rows[:, None], rows], own) if factor is None else dpotrs(factor, own)[0]
+        if (self._H != H).any():
+            self._is_valid[:] = False
+            self._H[:] = H
+            self._factors.clear()
+            self._n_kept = 0
+        is_long = active.sum(axis=2) >= LONG
+        solution = self._of_short(H, active & ~is_long[:, :, None], right)
+        for j in np.flatnonzero(is_long[0]).tolist():
+            rows = active[0, j].nonzero()[0]
+            factor, own = self._factor(j, H[0], rows), right[0, j, rows]
+            solution[0, j, rows] = (
+                np.linalg.solve(H[0][rows[:, None], rows], own) if factor is None else dpotrs(factor, own)[0]
             )
         return solution
 
-    def _factor(self, number: int, j: int, H: FloatArray, rows: IntArray) -> FloatArray | None:
+    def _factor(self, j: int, H: FloatArray, rows: IntArray) -> FloatArray | None:
         """Return the Cholesky factor of one long column's equations; None where they are not definite to rounding."""
-        known = self._factors.get((number, j))
+        known = self._factors.get(j)
         if known is not None:
             if np.array_equal(known[0], rows):
                 return known[1]
-            self._drop(number, j)
+            self._n_kept -= self._factors.pop(j)[1].size
         factor = factor_of(H, rows)
         if factor is not None and self._n_kept + factor.size <= _ROOM:
-            self._factors[number, j] = rows, factor
+            self._factors[j] = rows, factor
             self._n_kept += factor.size
         return factor
 
-    def _drop(self, number: int, j: int) -> None:
-        self._n_kept -= self._factors.pop((number, j))[1].size
-
-    def _forget(self, numbers: IntArray) -> None:
-        gone = set(numbers.tolist())
-        for number, j in [key for key in self._factors if key[0] in gone]:
-            self._drop(number, j)
-
-    def _of_short(
-        self,
-        at: IntArray,
-        where: slice | IntArray,
-        H: FloatArray,
-        active: BoolArray,
-        right: FloatArray,
-        longest: int,
-    ) -> FloatArray:
-        self._make_room(longest)
-        is_old = self._is_valid[where] & (self._active[where] == active).all(axis=2)
+    def _of_short(self, H: FloatArray, active: BoolArray, right: FloatArray) -> FloatArray:
+        is_old = self._is_valid & (self._active == active).all(axis=2)
         k, j = np.nonzero(~is_old)
         if len(k):
             rows, real, systems = equations(H, k, active[k, j], self._longest)
             inverse = np.linalg.inv(systems) * (real[:, :, None] & real[:, None, :])
-            self._rows[at[k], j], self._inverse[at[k], j] = rows, inverse
-            self._active[at[k], j], self._is_valid[at[k], j] = active[k, j], True
-        rows = self._rows[where]
-        found = self._inverse[where] @ np.take_along_axis(right, rows, axis=2)[..., None]
+            self._rows[k, j], self._inverse[k, j] = rows, inverse
+            self._active[k, j], self._is_valid[k, j] = active[k, j], True
+        found = self._inverse @ np.take_along_axis(right, self._rows, axis=2)[..., None]
         solution = np.zeros(right.shape)
-        np.put_along_axis(solution, rows, found[..., 0], axis=2)
+        np.put_along_axis(solution, self._rows, found[..., 0], axis=2)
         return solution
-
-    def _make_room(self, longest: int) -> None:
-        if longest > self._longest:
-            self._longest = longest
-            self._rows = np.zeros((*self._is_valid.shape, longest), dtype=np.intp)
-            self._inverse = np.zeros((*self._is_valid.shape, longest, longest))
-            self._is_valid[:] = False
 
 
 def ordered_columns(

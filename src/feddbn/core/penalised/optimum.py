@@ -55,8 +55,6 @@ from feddbn.core.constraints import causes_first
 from feddbn.core.penalised.lasso import followed_weights, lasso_weights, pivoted, prices
 from feddbn.shown import Shown
 
-# Solutions that leave the span of what is known of H by more than this share are not exact.
-_OUTSIDE = 1e-6
 # Fewer lassos are quicker one by one.
 _FEW = 24
 
@@ -99,8 +97,6 @@ class LassoScores:
         (d,) what a node's lasso counts; None: 1. With the squared units of the nodes, every lasso is solved in its own.
     linear, constant
         (q, d) b and (d,) const of the second form above; None: those of the first, the columns of H and half its diagonal.
-    known
-        (q, r) orthonormal basis of the directions in which H is known; elsewhere it lies above the true matrix. None: all.
     start
         (q, d) weights from which a node's first lasso is searched; None: zero.
 
@@ -108,8 +104,6 @@ class LassoScores:
     ----------
     n_solved
         Lassos solved so far: what a search has cost, whatever the machine.
-    is_exact
-        Whether all of them kept to the known directions, so that they are those of the true matrix.
     """
 
     def __init__(
@@ -119,13 +113,12 @@ class LassoScores:
         allowed: BoolArray,
         required: BoolArray | None = None,
         weight: FloatArray | None = None,
-        known: FloatArray | None = None,
         linear: FloatArray | None = None,
         constant: FloatArray | None = None,
         start: FloatArray | None = None,
     ) -> None:
         self.q, self.d = penalty.shape
-        self._H, self._penalty, self._known = H, np.ascontiguousarray(penalty.T), known
+        self._H, self._penalty = H, np.ascontiguousarray(penalty.T)
         self._weight = np.ones(self.d) if weight is None else weight
         self._linear = H[: self.d] if linear is None else np.ascontiguousarray(linear.T)
         self._constant = 0.5 * np.diag(H)[: self.d] if constant is None else constant
@@ -137,7 +130,7 @@ class LassoScores:
         self.may_have = [set_of(np.flatnonzero(column[: self.d])) for column in self._allowed]
         self.must = np.zeros((self.d, self.d), dtype=bool) if required is None else required[: self.d]
         self.must_follow = [set_of(np.flatnonzero(column)) for column in self.must.T]
-        self.n_solved, self.is_exact = 0, True
+        self.n_solved = 0
         self._solved: list[dict[int, _Solved]] = [{} for _ in range(self.d)]
         self.solve_together([(j, self.all, math.inf) for j in range(self.d)])
         self.lowest = [self.value(j, self.all) for j in range(self.d)]
@@ -251,10 +244,6 @@ class LassoScores:
             start[near.at] = near.x
         start[price == np.inf] = 0.0
         at, x = lasso_weights(self._H, b, penalty, price, start)
-        if self._known is not None:
-            start[:] = 0.0
-            start[at] = x
-            self._look_outside(start[None])
         # At the minimum the gradient of a weight is its penalty.
         fit = self._constant[node] - 0.5 * float(x @ (b[at] - penalty[at] * np.sign(x)))
         self.n_solved += 1
@@ -290,19 +279,10 @@ class LassoScores:
         fit = self._constant[nodes] + np.einsum("ni,ni->n", c, slope)
         values = self._weight[nodes] * (fit + np.einsum("ni,ni->n", self._penalty[nodes], np.abs(c)))
         used = np.packbits(c[:, : self.d] != 0, axis=1, bitorder="little")
-        self._look_outside(c)
         self.n_solved += len(solved)
         for (node, T), value, bits, row in zip(solved, values.tolist(), used, c, strict=True):
             at = row.nonzero()[0]
             self._solved[node][T] = _Solved(value, int.from_bytes(bits.tobytes(), "little"), at, row[at])
-
-    def _look_outside(self, c: FloatArray) -> None:
-        """Notice solutions c (n, q) that leave the known directions."""
-        if self._known is not None:
-            # The node itself has always been seen.
-            outside = np.abs(c - (c @ self._known) @ self._known.T).max(axis=1)
-            size = np.abs(c).max(axis=1)
-            self.is_exact &= bool((outside <= _OUTSIDE * np.maximum(size, _OUTSIDE)).all())
 
 
 _BETTER = 1e-9
@@ -476,23 +456,14 @@ class Certificate(Shown):
     objective: float
     lower_bound: float
 
-    @classmethod
-    def nothing_known(cls, objective: float) -> Certificate:
-        """What can be said where the data have not been seen well enough: no objective is below zero."""
-        return cls(objective, 0.0)
-
-    def reached(self, objective: float, has_converged: bool) -> Certificate:
+    def reached(self, objective: float) -> Certificate:
         """The certificate of what a fit has reached within the order, which should be the same up to rounding.
 
-        If it is not, the matrix that was searched on is not known well enough, and neither is the bound.
+        If it is not, the bound is not known either: no objective is below zero.
         """
-        if has_converged and abs(objective - self.objective) > _SAME * abs(objective):
-            return Certificate.nothing_known(objective)
-        if self.is_exact:
-            return (
-                Certificate(objective, objective) if has_converged else Certificate.nothing_known(objective)
-            )
-        return Certificate(objective, min(self.lower_bound, objective))
+        if abs(objective - self.objective) > _SAME * abs(objective):
+            return Certificate(objective, 0.0)
+        return Certificate(objective, objective if self.is_exact else min(self.lower_bound, objective))
 
     @property
     def gap(self) -> float:
@@ -509,7 +480,7 @@ class Certificate(Shown):
         if self.is_exact:
             return "exact"
         if not self.lower_bound > 0:
-            return "unknown: sums of gradients have not shown enough of the data"
+            return "unknown: the data are too nearly singular for a bound"
         return f"at most {100 * self.gap:.3g} % above the global minimum"
 
 

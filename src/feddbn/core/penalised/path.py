@@ -18,7 +18,7 @@ Schedules say who makes the steps, and how fast penalties grow:
 
 `gram` (the default of FDBNL): the server makes the steps itself, on the summed Gram matrix.
 
-`rounds` (the default of PFDBNL): every step is a sum over sites; FDBNL's is one of gradients.
+`rounds` (the default of PFDBNL): every step is a sum over sites.
 
 Both raise the weight of acyclicity only as fast as the weights follow: a homotopy whose path, and so whose local optimum,
 does not depend on how the rows are split among sites; then they solve the convex rest, so that the answer is the pooled
@@ -46,7 +46,6 @@ class Status(Enum):
     CONVERGED = "converged: the graph is acyclic and all residuals are below their tolerances"
     MAX_ROUNDS = "stopped at the maximum number of rounds before every residual was below its tolerance"
     NOT_ACYCLIC = "stopped at the maximum number of rounds while the graph still had cycles; their weakest edges were cut"
-    STALLED = "stopped because nothing changed any more although a residual is above its tolerance"
     EXACT = "is exact: the answer has a closed form, or a finite search ended"
 
     @property
@@ -60,7 +59,6 @@ class Status(Enum):
         return self in (Status.CONVERGED, Status.EXACT)
 
 
-SCHEDULES = ("gram", "rounds", "paper")
 # Relative error of a product of many growths.
 _ROUNDING = 1e-8
 
@@ -118,7 +116,7 @@ def make_schedule(
     elif name == "paper":
         base = Schedule(False, 1.0, 1.0, 1.6, 1.1, total_weight)
     else:
-        raise ParameterError(f"schedule={name!r} is not known; choose one of {', '.join(SCHEDULES)}.")
+        raise ParameterError(f"schedule={name!r} is not known; choose one of gram, rounds, paper.")
     given = {
         k: float(v)
         for k, v in (("rho1", rho1), ("rho2", rho2), ("phi1", phi1), ("phi2", phi2))

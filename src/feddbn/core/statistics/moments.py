@@ -16,7 +16,6 @@ x_{t-p}]`` already hold their lags, so cutting between two of them never breaks 
 from __future__ import annotations
 
 import functools
-import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,7 +25,6 @@ from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf
 
 from feddbn.core.arrays import FloatArray, IntArray, by_row
-from feddbn.core.backend.device import HOST, Device
 from feddbn.core.designs.recordings import Block, Stretch, stretches
 from feddbn.errors import ParameterError
 from feddbn.findings import Finding
@@ -44,9 +42,8 @@ def correlations(G: FloatArray) -> tuple[FloatArray, FloatArray]:
     return G / np.outer(root, root), root
 
 
+# About a megabyte: large enough that calls cost nothing, small enough to stay in cache.
 _CHUNK_VALUES = 1 << 17
-# What is carried to a device at once: 64 megabytes.
-_CARRIED_VALUES = 1 << 23
 
 
 def sums_length(q: int) -> int:
@@ -63,14 +60,8 @@ def _upper_places(q: int) -> IntArray:
 
 
 def upper_triangle(matrix: FloatArray) -> FloatArray:
-    """The upper triangle of a (..., q, q) matrix, row by row; the inverse of `symmetric`."""
-    *lead, q, _ = matrix.shape
-    return matrix.reshape(*lead, q * q)[..., _upper_places(q)]
-
-
-def outer(a: FloatArray, b: FloatArray) -> FloatArray:
-    """(..., m, n) all products of the last axes; leading axes go along."""
-    return np.asarray(a[..., :, None] * b[..., None, :])
+    """The upper triangle of a (q, q) matrix, row by row; the inverse of `symmetric`."""
+    return matrix.ravel()[_upper_places(len(matrix))]
 
 
 def symmetric(triangle: FloatArray, q: int) -> FloatArray:
@@ -105,7 +96,7 @@ class Moments:
     @property
     def q(self) -> int:
         """Number of columns."""
-        return int(self.mean.shape[-1])
+        return len(self.mean)
 
     @classmethod
     def empty(cls, q: int) -> Moments:
@@ -114,13 +105,13 @@ class Moments:
 
     @classmethod
     def of_rows(cls, rows: FloatArray) -> Moments:
-        """Moments of the rows of one (..., n, q) array."""
-        n = rows.shape[-2]
+        """Moments of the rows of one (n, q) array."""
+        n, q = rows.shape
         if n == 0:
-            return cls.empty(rows.shape[-1])
-        mean = rows.mean(axis=-2)
-        centred = rows - mean[..., None, :]
-        return cls(float(n), mean, centred.swapaxes(-1, -2) @ centred)
+            return cls.empty(q)
+        mean = rows.mean(axis=0)
+        centred = rows - mean
+        return cls(float(n), mean, centred.T @ centred)
 
     @classmethod
     def of_blocks(
@@ -129,42 +120,26 @@ class Moments:
         n_lags: int,
         d: int,
         chunk_rows: int | None = None,
-        device: Device = HOST,
         watch: Callable[[Stretch], None] | None = None,
     ) -> Moments:
-        """Moments of the lagged rows ``z_t = [x_t, ..., x_{t-p}]`` of blocks (..., n, d), without forming z.
+        """Moments of the lagged rows ``z_t = [x_t, ..., x_{t-p}]`` of blocks (n, d), without forming z.
 
         Within a segment the cross-products of lags (a, b) and (a-1, b-1) run over the same rows but for one
         at each end, so only ``sum_t x_t' x_{t-l}`` for l = 0..p has to be computed::
 
             G[a, b] = G[a-1, b-1] + x_{first-a}' x_{first-b} - x_{last+1-a}' x_{last+1-b}
 
-        Equal to the moments of all `lagged_rows` up to rounding. `device` multiplies if the
-        first block is large; it takes larger chunks. `watch` sees every stretch of rows pass by.
+        Equal to the moments of all `lagged_rows` up to rounding. `watch` sees every stretch of rows pass by.
         """
-        blocks = iter(blocks)
-        first = next(blocks, None)
-        if first is None:
-            return cls.empty((n_lags + 1) * d)
-        total = _Accumulator((n_lags + 1) * d, first.values.shape[:-2])
-        n_values = first.values.size
-        device = device.of(2.0 * (n_lags + 1) * d * n_values, 8.0 * n_values)
-        # About a megabyte: large enough that calls cost nothing, small enough to stay in cache.
-        at_once = _CHUNK_VALUES if device is HOST else _CARRIED_VALUES
-        blocks = itertools.chain([first], blocks)
-        for stretch in stretches(blocks, n_lags, chunk_rows or max(1024, at_once // d)):
+        total = _Accumulator((n_lags + 1) * d)
+        for stretch in stretches(blocks, n_lags, chunk_rows or max(1024, _CHUNK_VALUES // d)):
             if watch is not None:
                 watch(stretch)
             values = stretch.values
-            m = values.shape[-2] - n_lags
-            origin = total.origin(values)[..., :d]
-            if values.ndim > 2:
-                device, centred = HOST, values - origin[..., None, :]
-            elif device is HOST:
-                centred = by_row(np.subtract, values, origin, total.buffer(len(values), d))
-            else:
-                centred = device.put(values) - device.put(origin)
-            totals, cross = _lagged_sums(centred, n_lags, m, d, device)
+            m = len(values) - n_lags
+            origin = total.origin(values)[:d]
+            centred = by_row(np.subtract, values, origin, total.buffer(len(values), d))
+            totals, cross = _lagged_sums(centred, n_lags, m, d)
             total.add(m, np.tile(origin, n_lags + 1), totals, cross)
         return total.moments()
 
@@ -177,7 +152,7 @@ class Moments:
         n = self.n + other.n
         delta = other.mean - self.mean
         mean = self.mean + delta * (other.n / n)
-        scatter = self.scatter + other.scatter + outer(delta, delta) * (self.n * other.n / n)
+        scatter = self.scatter + other.scatter + np.outer(delta, delta) * (self.n * other.n / n)
         return Moments(n, mean, scatter)
 
     def without(self, other: Moments) -> Moments:
@@ -185,12 +160,14 @@ class Moments:
         n = self.n - other.n
         mean = self.mean + (self.mean - other.mean) * (other.n / n)
         delta = mean - other.mean
-        return Moments(n, mean, self.scatter - other.scatter - outer(delta, delta) * (other.n * n / self.n))
+        return Moments(
+            n, mean, self.scatter - other.scatter - np.outer(delta, delta) * (other.n * n / self.n)
+        )
 
     def about(self, origin: FloatArray) -> FloatArray:
         """(q, q) ``sum_t (z_t - origin)(z_t - origin)'``."""
         delta = self.mean - origin
-        return self.scatter + self.n * outer(delta, delta)
+        return self.scatter + self.n * np.outer(delta, delta)
 
     def standardised(self, origin: FloatArray, scale: FloatArray) -> FloatArray:
         """(q, q) mean products of ``(z - origin) / scale``."""
@@ -203,14 +180,13 @@ class Moments:
     def select(self, index: np.ndarray) -> Moments:
         """Moments of the columns in `index`, in that order."""
         rows, columns = np.ix_(index, index)
-        return Moments(self.n, self.mean[..., index], self.scatter[..., rows, columns])
+        return Moments(self.n, self.mean[index], self.scatter[rows, columns])
 
     def to_sums(self, origin: FloatArray | None = None) -> FloatArray:
         """One vector that adds up over groups: count, totals of z - origin, upper triangle of products."""
         centre = np.zeros(self.q) if origin is None else origin
         totals = self.n * (self.mean - centre)
-        n = np.full((*totals.shape[:-1], 1), self.n)
-        return np.concatenate([n, totals, upper_triangle(self.about(centre))], axis=-1)
+        return np.concatenate([[self.n], totals, upper_triangle(self.about(centre))])
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values: number, mean and upper triangle of the scatter; they read back bit for bit."""
@@ -246,15 +222,15 @@ class _Accumulator:
     far is itself part of that scatter.
     """
 
-    def __init__(self, q: int, lead: tuple[int, ...] = ()) -> None:
+    def __init__(self, q: int) -> None:
         self.n = 0
-        self.mean = np.zeros((*lead, q))
-        self.scatter = np.zeros((*lead, q, q))
+        self.mean = np.zeros(q)
+        self.scatter = np.zeros((q, q))
         self._buffer = np.empty(0)
 
     def origin(self, rows: FloatArray) -> FloatArray:
         """Mean so far, or that of the first rows."""
-        return self.mean if self.n else rows.mean(axis=-2)
+        return self.mean if self.n else rows.mean(axis=0)
 
     def buffer(self, n_rows: int, n_columns: int) -> FloatArray:
         """(n_rows, n_columns) of scratch space, used again by the next chunk."""
@@ -266,42 +242,40 @@ class _Accumulator:
         """Add m rows given totals and cross-products of z - origin."""
         offset = totals / m
         self.scatter += cross
-        self.scatter -= outer(totals, offset)
+        self.scatter -= np.outer(totals, offset)
         delta = origin + offset - self.mean
         n = self.n + m
-        self.scatter += outer(delta, delta * (self.n * m / n))
+        self.scatter += np.outer(delta, delta * (self.n * m / n))
         self.mean = self.mean + delta * (m / n)
         self.n = n
 
     def moments(self) -> Moments:
         """Return what has been accumulated, exactly symmetric."""
-        return Moments(float(self.n), self.mean, (self.scatter + self.scatter.swapaxes(-1, -2)) / 2)
+        return Moments(float(self.n), self.mean, (self.scatter + self.scatter.T) / 2)
 
 
-def _lagged_sums(x: Any, n_lags: int, m: int, d: int, device: Device) -> tuple[FloatArray, FloatArray]:
-    """Totals (..., (p+1) d) and cross-products of the m lagged rows within x (..., p + m, d), an array of the device."""
-    p, lead = n_lags, tuple(x.shape[:-2])
-    totals = np.empty((*lead, p + 1, d))
-    cross = np.empty((*lead, p + 1, d, p + 1, d))
-    now = x[..., p:, :]
-    totals[..., 0, :] = device.get(device.put(np.ones(m)) @ now)
+def _lagged_sums(x: FloatArray, n_lags: int, m: int, d: int) -> tuple[FloatArray, FloatArray]:
+    """Totals ((p+1) d,) and cross-products of the m lagged rows within x (p + m, d)."""
+    p = n_lags
+    totals = np.empty((p + 1, d))
+    cross = np.empty((p + 1, d, p + 1, d))
+    now = x[p:]
+    totals[0] = np.ones(m) @ now
     for lag in range(p + 1):
-        cross[..., 0, :, lag, :] = device.get(now.swapaxes(-1, -2) @ x[..., p - lag : p - lag + m, :])
-    first, last = device.get(x[..., :p, :]), device.get(x[..., m:, :])
+        cross[0, :, lag] = now.T @ x[p - lag : p - lag + m]
+    first, last = x[:p], x[m:]
     for a in range(1, p + 1):
-        before, after = first[..., p - a, :], last[..., p - a, :]
-        totals[..., a, :] = totals[..., a - 1, :] + before - after
+        before, after = first[p - a], last[p - a]
+        totals[a] = totals[a - 1] + before - after
         for b in range(a, p + 1):
-            cross[..., a, :, b, :] = (
-                cross[..., a - 1, :, b - 1, :]
-                + outer(before, first[..., p - b, :])
-                - outer(after, last[..., p - b, :])
+            cross[a, :, b] = (
+                cross[a - 1, :, b - 1] + np.outer(before, first[p - b]) - np.outer(after, last[p - b])
             )
     for a in range(p + 1):
         for b in range(a):
-            cross[..., a, :, b, :] = cross[..., b, :, a, :].swapaxes(-1, -2)
+            cross[a, :, b] = cross[b, :, a].T
     q = (p + 1) * d
-    return totals.reshape(*lead, q), cross.reshape(*lead, q, q)
+    return totals.reshape(q), cross.reshape(q, q)
 
 
 def completed(G: FloatArray, rows: np.ndarray, F: FloatArray) -> FloatArray:

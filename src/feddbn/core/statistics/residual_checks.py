@@ -50,7 +50,6 @@ MEMORY_LEVEL = 0.01
 FALSE_SHARE = 0.01
 """Of the effects that are said to change over time, the expected share of those that do not."""
 _LEAST_VARIANCE = 1e-6
-_COUNTS = ("counts", "third_counts", "recordings")
 _Pieces = Iterable[tuple[int, FloatArray]]
 _ENOUGH_PAIRS = 30
 _LARGE_INFLATION = 1.25
@@ -105,11 +104,8 @@ class ResidualSums:
         return dict(zip((field.name for field in fields(cls)), shapes, strict=True))
 
     def to_vector(self) -> FloatArray:
-        """One vector that adds up over recordings and sites; one for each of the leading axes, if there are any."""
-        *lead, d = self.totals.shape
-        shapes = self.shapes(d, self.counts.shape[-1] - 1)
-        whole = [np.broadcast_to(getattr(self, name), (*lead, *shape)) for name, shape in shapes.items()]
-        return np.concatenate([part.reshape(*lead, -1) for part in whole], axis=-1)
+        """One vector that adds up over recordings and sites."""
+        return np.concatenate([getattr(self, item.name).ravel() for item in fields(self)])
 
     @classmethod
     def from_vector(cls, vector: FloatArray, d: int, n_back: int) -> ResidualSums:
@@ -117,7 +113,7 @@ class ResidualSums:
         found, start = {}, 0
         for name, shape in cls.shapes(d, n_back).items():
             size = math.prod(shape)
-            found[name] = vector[..., start : start + size].reshape(*vector.shape[:-1], *shape)
+            found[name] = vector[start : start + size].reshape(shape)
             start += size
         return cls(**found)
 
@@ -137,48 +133,45 @@ def sums_length(d: int, n_back: int) -> int:
     return sum(math.prod(shape) for shape in ResidualSums.shapes(d, n_back).values())
 
 
-def residual_sums(
-    pieces: _Pieces, span: tuple[int, int], d: int, n_back: int, lead: tuple[int, ...] = ()
-) -> ResidualSums:
+def residual_sums(pieces: _Pieces, span: tuple[int, int], d: int, n_back: int) -> ResidualSums:
     """Return the sums of one recording, given as (time of the first row, (m, d) residuals) in order of time.
 
-    A piece that begins where the one before it ended continues it. `span` has the first and the last time. With leading
-    axes pieces are (*lead, m, d): recordings of the same times, and what all have in common is counted once.
+    A piece that begins where the one before it ended continues it. `span` has the first and the last time.
     """
     shapes = ResidualSums.shapes(d, n_back)
-    sums = {name: np.zeros(shape if name in _COUNTS else (*lead, *shape)) for name, shape in shapes.items()}
-    tail, end = np.zeros((*lead, 0, d)), -1
+    sums = {name: np.zeros(shape) for name, shape in shapes.items()}
+    tail, end = np.zeros((0, d)), -1
     first, length = span[0], max(span[1] - span[0] + 1, 1)
     for time, values in pieces:
-        m = values.shape[-2]
-        kept = tail.shape[-2] if time == end else 0
-        joined = np.empty((*lead, kept + m, d))
-        joined[..., :kept, :] = tail[..., tail.shape[-2] - kept :, :]
-        u = np.clip(values, -LARGEST_RESIDUAL, LARGEST_RESIDUAL, out=joined[..., kept:, :])
+        m = len(values)
+        kept = len(tail) if time == end else 0
+        joined = np.empty((kept + m, d))
+        joined[:kept] = tail[len(tail) - kept :]
+        u = np.clip(values, -LARGEST_RESIDUAL, LARGEST_RESIDUAL, out=joined[kept:])
         square, last = joined * joined, kept + m
         ones = np.ones(m)
         for lag in range(min(n_back + 1, last)):
             n = min(m, last - lag)
             here, there = (slice(last - n - back, last - back) for back in (0, lag))
-            now, before = square[..., here, :], square[..., there, :]
+            now, before = square[here], square[there]
             sums["counts"][lag] += n
-            sums["products"][..., lag, :, :] += joined[..., here, :].swapaxes(-1, -2) @ joined[..., there, :]
-            sums["squares"][..., lag, :, :] += now.swapaxes(-1, -2) @ before
+            sums["products"][lag] += joined[here].T @ joined[there]
+            sums["squares"][lag] += now.T @ before
             # Products with ones are sums, much quicker than those along an axis of few numbers.
-            sums["now"][..., lag, :] += ones[:n] @ now
-            sums["before"][..., lag, :] += ones[:n] @ before
-        own = square[..., kept:, :]
+            sums["now"][lag] += ones[:n] @ now
+            sums["before"][lag] += ones[:n] @ before
+        own = square[kept:]
         sums["totals"] += ones @ u
         sums["cubes"] += ones @ (u * own)
         # The first rows of the second and of the last third.
         cuts = [min(max(-(-k * length // 3) - (time - first), 0), m) for k in (1, 2)]
         for third, (start, stop) in enumerate(pairwise([0, *cuts, m])):
             sums["third_counts"][third] += stop - start
-            sums["third_squares"][..., third, :] += ones[start:stop] @ own[..., start:stop, :]
-        tail, end = joined[..., max(last - n_back, 0) :, :], time + m
+            sums["third_squares"][third] += ones[start:stop] @ own[start:stop]
+        tail, end = joined[max(last - n_back, 0) :], time + m
     left = sums["counts"][0] - 1
     if left >= 1:
-        squares = np.diagonal(sums["products"][..., 0, :, :], axis1=-2, axis2=-1)
+        squares = np.diagonal(sums["products"][0])
         within = squares - sums["totals"] ** 2 / (left + 1)
         within = np.maximum(within, left * _LEAST_VARIANCE)
         sums["recordings"] += [1.0, left, 1.0 / left]
@@ -421,7 +414,7 @@ _EXPONENTIAL_INFORMATION = 0.419
 
 @dataclass(frozen=True)
 class CurvatureSums:
-    """(..., k, q, d) sums of ``u_j f(z_m)`` and of their squares, of every column m: squares, cubes, if asked changes."""
+    """(k, q, d) sums of ``u_j f(z_m)`` and of their squares, of every column m: squares, cubes, if asked changes."""
 
     products: FloatArray
     squares: FloatArray
@@ -433,14 +426,14 @@ class CurvatureSums:
 
     @classmethod
     def of_rows(cls, z: FloatArray, u: FloatArray, places: FloatArray | None = None) -> CurvatureSums:
-        """The sums of rows: (..., n, q) standardised columns and (..., n, d) standardised residuals."""
+        """The sums of rows: (n, q) standardised columns and (n, d) standardised residuals."""
         return cls.of_lagged(z, u, 0, places)
 
     @classmethod
     def of_lagged(
         cls, x: FloatArray, u: FloatArray, n_lags: int, places: FloatArray | None = None
     ) -> CurvatureSums:
-        """The same of rows ``[x_t, ..., x_{t-p}]``, given (..., p + n, k) consecutive values.
+        """The same of rows ``[x_t, ..., x_{t-p}]``, given (p + n, k) consecutive values.
 
         `places` (n,) are those of the rows in their recording (`row_places`); None: changes are not asked for.
         """
@@ -460,16 +453,15 @@ class CurvatureSums:
             for shape, v in zip(shapes, scaled, strict=True)
         ]
         sizes = np.array([2.0, 6.0, 1.0])[: len(shapes), None, None]
-        return cls(np.stack(products, axis=-3) / np.sqrt(sizes), np.stack(squares, axis=-3) / sizes)
+        return cls(np.stack(products) / np.sqrt(sizes), np.stack(squares) / sizes)
 
     def to_vector(self) -> FloatArray:
         """One vector that adds up over recordings and sites."""
-        lead = self.products.shape[:-3]
-        return np.concatenate([part.reshape(*lead, -1) for part in (self.products, self.squares)], axis=-1)
+        return np.concatenate([self.products.ravel(), self.squares.ravel()])
 
     @classmethod
     def from_vector(cls, vector: FloatArray, q: int, d: int) -> CurvatureSums:
-        """Inverse of `to_vector`, also for a sum of such vectors; those of earlier versions have no changes."""
+        """Inverse of `to_vector`, also for a sum of such vectors."""
         products, squares = vector.reshape(2, -1, q, d)
         return cls(products, squares)
 
@@ -483,10 +475,10 @@ def row_places(first: int, m: int, n: int) -> FloatArray:
 
 
 def _by_lag(shape: FloatArray, u: FloatArray, n_lags: int) -> FloatArray:
-    """(..., q, d) products of a shape of values (..., p + n, k), at every lag, with n residuals."""
-    length, n = shape.shape[-2], u.shape[-2]
-    at_lag = (shape[..., length - n - lag : length - lag, :] for lag in range(n_lags + 1))
-    return np.concatenate([one.swapaxes(-1, -2) @ u for one in at_lag], axis=-2)
+    """(q, d) products of a shape of values (p + n, k), at every lag, with n residuals."""
+    length, n = len(shape), len(u)
+    at_lag = (shape[length - n - lag : length - lag] for lag in range(n_lags + 1))
+    return np.concatenate([one.T @ u for one in at_lag])
 
 
 def curvature_p(sums: CurvatureSums, support: BoolArray, before: BoolArray) -> float:

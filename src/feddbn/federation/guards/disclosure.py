@@ -266,11 +266,9 @@ class LagGuard(Guard):
         self._n_sites = self._policy.min_sites if channel.masked else 1
 
     def reads(self, here: Here, task: Task) -> tuple[Here, Task]:
-        """Leave out what is seldom; under noise nothing may depend on that."""
+        """Leave out what is seldom."""
         question = task.question
         if not isinstance(question, LagsQuestion | LagCountsQuestion) or question.abstains(here.state):
-            return here, task
-        if isinstance(question, LagsQuestion) and question.is_noisy:
             return here, task
         n_readings = question.n_readings(here.data)
         least = max(self._policy.min_rows, getattr(question, "least", 0))

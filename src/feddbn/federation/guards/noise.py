@@ -15,7 +15,7 @@ import numpy as np
 
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import BudgetExceeded, ParameterError
-from feddbn.federation.protocol.site import Channel, Guard, Here, SiteState, SiteTask, answer_of_one
+from feddbn.federation.protocol.site import Channel, Guard, Here, SiteState, SiteTask
 from feddbn.federation.protocol.task import Task
 from feddbn.privacy.gaussian import RandomBytes
 from feddbn.privacy.ledger import GaussianRelease, Ledger, Release, UnprotectedRelease
@@ -127,7 +127,7 @@ class DpGuard(Guard):
             return None
         question, state = task.question, here.state
         if program.units is None or program.length is None:
-            state, whole = answer_of_one(program, here, question)
+            state, whole = program.answer(here, question)
             vectors: Iterable[FloatArray] = [whole]
             is_split, length = False, len(whole)
         else:

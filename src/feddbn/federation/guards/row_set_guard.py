@@ -48,11 +48,6 @@ from feddbn.federation.programs.held_out import HeldOutQuestion
 from feddbn.federation.protocol.rows import RowsQuestion
 from feddbn.federation.protocol.site import Guard, Here
 from feddbn.federation.protocol.task import Task, View
-from feddbn.federation.sums.feature_statistics import (
-    DirectionQuestion,
-    FeatureMomentsQuestion,
-    FeatureScaleQuestion,
-)
 from feddbn.federation.sums.in_view import rare_rows
 from feddbn.federation.sums.lags import LagsQuestion
 from feddbn.federation.sums.private_moments import UnitNormsQuestion
@@ -76,8 +71,6 @@ from feddbn.findings import Finding
 
 Ids = NDArray[np.uint64]
 _LAGS = ":lags"
-_PLAIN = FeatureMomentsQuestion | FeatureScaleQuestion | DirectionQuestion
-"""Questions about complete rows as they are, each with as many before it as it reaches back."""
 MOST_SETS = 256
 """Sets of rows that a site may be asked about."""
 
@@ -132,7 +125,7 @@ class RowTable:
     digests
         (n,) in the order of `numbers`.
     numbers
-        (n,) of the rows, sorted; of an earlier version only their order is known.
+        (n,) of the rows, sorted.
     """
 
     data: str
@@ -292,7 +285,7 @@ class RowSetGuard(Guard):
             return here, task
         # How large units are in the answer to another question depends on the same rows.
         question = question.of if isinstance(question, UnitNormsQuestion) else question
-        if not isinstance(question, RowsQuestion | _PLAIN):
+        if not isinstance(question, RowsQuestion):
             raise SiteRefused(
                 f"task {question.name!r} reads rows, and this site does not know how to keep it from showing few of them "
                 "together with earlier sums.",
@@ -310,7 +303,7 @@ class RowSetGuard(Guard):
                 self._tell(Finding("rows-left-out", "note", {"n": len(places), "n_lags": about.n_lags}))
             self._settled[about.key] = self._book.table().numbers[places]
         left_out = self._settled[about.key]
-        if isinstance(question, LagsQuestion) and not question.is_noisy:
+        if isinstance(question, LagsQuestion):
             task = replace(task, question=self._with_many_delays(here.data, question, about.key))
         if not len(left_out):
             return here, task
@@ -354,7 +347,7 @@ class RowSetGuard(Guard):
             if np.any(here[places] != wanted):
                 raise SiteRefused(
                     "readings of this site that were in an earlier sum over pairs of readings are gone or have another value "
-                    "or time, so it cannot tell which pairs make the difference; ask for a study with noise.",
+                    "or time, so it cannot tell which pairs make the difference; put those readings back.",
                     code="readings-gone",
                 )
         codes[places] = used.cells[rows][:, columns]

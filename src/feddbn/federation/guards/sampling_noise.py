@@ -43,7 +43,7 @@ from feddbn.core.statistics.moments import sums_length
 from feddbn.errors import FeddbnError, SiteRefused
 from feddbn.federation.protocol.messages import digest_of
 from feddbn.federation.protocol.rows import RowsQuestion
-from feddbn.federation.protocol.site import Channel, Guard, Here, Memo, SiteState, SiteTask, answer_of_one
+from feddbn.federation.protocol.site import Channel, Guard, Here, Memo, SiteState, SiteTask
 from feddbn.federation.protocol.study import Study
 from feddbn.federation.protocol.task import Constant, Task
 from feddbn.findings import Finding
@@ -101,7 +101,7 @@ class SamplingNoise(Guard):
             self._last = None
             return None
         own = {name: value for name, value in here.state.items() if not name.startswith(_OURS)}
-        state, vector = answer_of_one(program, replace(here, state=own), task.question, self._memos[0])
+        state, vector = program.answer(replace(here, state=own, memo=self._memos[0]), task.question)
         if self._rows is None or self._rows[0] is not here.data:
             self._rows = (here.data, _Rows(here.data))
         rows = self._rows[1]
@@ -111,7 +111,12 @@ class SamplingNoise(Guard):
         weights = np.clip(rng.standard_normal(len(staying)), -_FARTHEST, _FARTHEST)
         seen, varying = _judged(here.data, varying)
         parts = [
-            replace(here, data=_Left(seen, stays), state=_state_of(here.state, k))
+            replace(
+                here,
+                data=_Left(seen, stays),
+                state=_state_of(here.state, k),
+                memo=self._memos[1].setdefault(str(k), {}),
+            )
             for k, stays in enumerate(staying)
         ]
         found = self._answers(program, parts, varying)
@@ -138,13 +143,12 @@ class SamplingNoise(Guard):
             self._precision += self._last**-2
         return vector
 
-    def leaves(self) -> None:
-        """It is booked."""
-        self._left = self._precision
-
-    def stays(self) -> None:
-        """It is not."""
-        self._precision = self._left
+    def ended(self, task: Task, leaves: bool) -> None:
+        """It is booked if it leaves."""
+        if leaves:
+            self._left = self._precision
+        else:
+            self._precision = self._left
 
     def last_noise(self, task: Task) -> float | None:
         """Nominal noise multiplier of the last answer."""
@@ -160,9 +164,8 @@ class SamplingNoise(Guard):
         """What the parts answer, by number; where one cannot, the others tell the spread."""
         found = {}
         for k, part in enumerate(parts):
-            memo = self._memos[1].setdefault(str(k), {})
             try:
-                state, vector = answer_of_one(program, part, task.question, memo)
+                state, vector = program.answer(part, task.question)
             except FeddbnError:
                 continue
             if np.isfinite(vector).all():

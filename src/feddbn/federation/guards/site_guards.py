@@ -25,7 +25,6 @@ from feddbn.privacy.integers import largest_summand
 from feddbn.privacy.policy import SitePolicy
 
 MOST_WORDS = 240
-_SENT = "sent"
 
 
 class PolicyGuard(Guard):
@@ -45,7 +44,6 @@ class PolicyGuard(Guard):
         self._policy = policy
         self._n_sites = n_sites
         self._answered: Counter[str] = Counter(answered or {})
-        self._new: Counter[str] = Counter()
 
     def before(self, task: Task, state: Mapping[str, np.ndarray], channel: Channel) -> None:
         """Check name, feature maps, number of sites, rounds and masking."""
@@ -53,23 +51,13 @@ class PolicyGuard(Guard):
         self._policy.check_task(
             task.name,
             task.question.feature_maps,
-            self._answered[task.name] + self._new[task.name] + 1,
+            self._answered[task.name] + 1,
             channel.masked,
         )
 
-    def after(self, task: Task, vector: FloatArray, channel: Channel) -> FloatArray:
+    def ended(self, task: Task, leaves: bool) -> None:
         """Count the answer."""
-        self._new[task.name] += 1
-        return vector
-
-    def leaves(self) -> None:
-        """It is counted."""
-        self._answered.update(self._new)
-        self._new.clear()
-
-    def stays(self) -> None:
-        """It is not."""
-        self._new.clear()
+        self._answered[task.name] += leaves
 
 
 @dataclass(frozen=True)
@@ -141,69 +129,48 @@ class AuditGuard(Guard):
         self._chain = chain or AuditChain()
         self._spending = spending
         self._about = about or About()
-        self._entries: list[dict[str, Any]] = []
 
     def after(self, task: Task, vector: FloatArray, channel: Channel) -> FloatArray:
-        """Take down what is to leave."""
+        """Write what leaves, before it leaves."""
         spending = self._spending
         noise = None if spending is None else spending.last_noise(task)
         parts = ["masked"] if channel.masked else []
         parts += [spending.label] if spending is not None and noise is not None else []
-        self._entries.append(
-            {
-                "time": self._clock(),
-                "site": self._site,
-                "event": _SENT,
-                "task": task.name,
-                "length": len(vector),
-                "norm": float(np.linalg.norm(vector)),
-                "protection": " and ".join(parts) or "none",
-                "unit": None if spending is None else spending.unit,
-                "noise_multiplier": noise,
-                "epsilon": None if spending is None else spending.epsilon(),
-                "delta": None if spending is None else spending.delta,
-                **self._said(task, channel),
-            }
+        self._add(
+            task,
+            channel,
+            event="sent",
+            length=len(vector),
+            norm=float(np.linalg.norm(vector)),
+            protection=" and ".join(parts) or "none",
+            unit=None if spending is None else spending.unit,
+            noise_multiplier=noise,
+            epsilon=None if spending is None else spending.epsilon(),
+            delta=None if spending is None else spending.delta,
         )
         return vector
 
-    def leaves(self) -> None:
-        """Write what leaves, before it leaves, and what was refused."""
-        entries, self._entries = self._entries, []
-        for entry in entries:
-            self._chain.add(write=self._write, **entry)
-
-    def stays(self) -> None:
-        """Write what was refused: nothing has left but one sentence."""
-        self._entries = [entry for entry in self._entries if entry["event"] != _SENT]
-        self.leaves()
-
     def refused(self, task: Task, error: Exception, channel: Channel) -> None:
-        """Take down that it was."""
-        self._entries.append(
-            {
-                "time": self._clock(),
-                "site": self._site,
-                "event": "refused",
-                "task": task.name,
-                "note": sentence_of(error),
-                "code": code_of(error),
-                **self._said(task, channel),
-            }
-        )
+        """Write that it was."""
+        self._add(task, channel, event="refused", note=sentence_of(error), code=code_of(error))
 
-    def _said(self, task: Task, channel: Channel) -> dict[str, Any]:
-        """Who asked what, for which study."""
+    def _add(self, task: Task, channel: Channel, **said: Any) -> None:
+        """Write an entry, with who asked what, for which study."""
         about = self._about
-        return {
-            "asked_by": f"{about.lead} through the {channel.asked_by}" if about.lead else channel.asked_by,
-            "run": about.run,
-            "study": about.study,
-            "study_digest": about.study_digest,
-            "task_digest": channel.digest or digest_of(task),
-            "asked": in_short(task, about.variables),
-            "budget": about.budget,
-        }
+        self._chain.add(
+            write=self._write,
+            time=self._clock(),
+            site=self._site,
+            task=task.name,
+            asked_by=f"{about.lead} through the {channel.asked_by}" if about.lead else channel.asked_by,
+            run=about.run,
+            study=about.study,
+            study_digest=about.study_digest,
+            task_digest=channel.digest or digest_of(task),
+            asked=in_short(task, about.variables),
+            budget=about.budget,
+            **said,
+        )
 
 
 # The guard that keeps numbers at home with which one site would spoil a sum: not finite, too large to mask, too long.

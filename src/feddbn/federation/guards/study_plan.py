@@ -49,7 +49,7 @@ from feddbn.federation.sums.gram import bootstrap_plan
 from feddbn.federation.sums.in_view import LEVEL_ROWS
 from feddbn.federation.sums.lags import study_design
 from feddbn.federation.sums.prepare import AUTO_DEGREES, Prepare
-from feddbn.federation.sums.private_moments import study_costs
+from feddbn.federation.sums.private_moments import MOMENTS, study_costs
 from feddbn.federation.sums.survey import N_AGREE, survey_plan
 from feddbn.federation.sums.treatment import asked_moments_plan
 from feddbn.method_table import STUDY_METHODS, find_method
@@ -79,13 +79,7 @@ def plan_of(study: Study) -> Plan:
         return ()
     has_count = study.privacy.epsilon is None and not study.update_of
     counts = (Planned("counts.variables", 2 * len(study.variables)),) if has_count else ()
-    plan = _with_what_is_asked_ahead(study, _plan_of_fit(study))
-    if study.privacy.keepers:
-        # Sites show how much they weigh in the last moments, and for that answer once more.
-        place = next((k for k, ask in enumerate(plan) if ask.task == "gram.rows"), None)
-        if place is not None:
-            again = replace(plan[place], times=plan[place].times + 1, usual=plan[place].usual + 1)
-            plan = (*plan[:place], again, *plan[place + 1 :])
+    plan = _plan_of_fit(study)
     return *counts, *plan, *(alone_plan() if _compares_alone(study) else ())
 
 
@@ -98,23 +92,6 @@ def _compares_alone(study: Study) -> bool:
     # Curves that are asked for by name are more than a network of lagged values.
     planned = _StudyPlan.of(study)
     return planned.checks and planned.given.get("features", "linear") in ("linear", "auto")
-
-
-def _with_what_is_asked_ahead(study: Study, plan: Plan) -> Plan:
-    """The same plan where questions are asked together: one that rests on a wrong guess is asked again.
-
-    These are the survey, if variables are left out, and moments, if sites differ. Resamples are those of a network that is
-    learned again where residuals remember.
-    """
-    if not study.privacy.takes_batches:
-        return plan
-    tasks, found = tasks_in(plan), list(plan)
-    sooner = {"counts.variables": "survey.first", "agree": "gram.rows", "residuals.checks": "gram.resamples"}
-    for before, task in sooner.items():
-        place = next((k for k, ask in enumerate(found) if ask.task == task), None)
-        if place is not None and (before in tasks or before == "counts.variables"):
-            found[place] = replace(found[place], times=2 * found[place].times)
-    return tuple(found)
 
 
 def _plan_of_fit(study: Study) -> Plan:
@@ -199,8 +176,11 @@ class _StudyPlan:
         wanted = self.given.get("check_residuals", "auto")
         if wanted != "auto" or self.study.method == "oneshot":
             return bool(wanted)
-        is_partial = self.given.get("different_variables") or self.given.get("site_lags")
-        return not (is_partial or self.given.get("schedule") == "paper" or self.prepare.is_settled)
+        return not (
+            self.given.get("different_variables")
+            or self.given.get("schedule") == "paper"
+            or self.prepare.is_settled
+        )
 
     @property
     def treatment(self) -> Plan:
@@ -227,17 +207,9 @@ class _StudyPlan:
     def noisy(self) -> Plan:
         """What is asked where noise is promised: one matrix of products, and what bounds of it take."""
         study, d = self.study, len(self.study.variables)
-        plan: Plan = (Planned("gram.rows", sums_length((self.n_lags * study.lag_reach + 1) * d)),)
-        if study.method == "continuous":
-            plan = continuous_plan(study_design(study.variables, self.given), has_noise=True)
-        if study.has_curves:
-            columns = curved_columns(d, self.n_lags, str(self.given.get("features")), noisy=True)
-            plan += (Planned("gram.functions", sums_length(columns)),)
-        # A bound that is given need not be looked for; one for curved rows is never given.
-        n_bounds = (study.privacy.clip is None) + study.has_curves
-        if n_bounds:
-            plan += (Planned("counts.norms", len(norm_edges()), n_bounds, n_bounds),)
-        return plan
+        plan: Plan = (Planned(MOMENTS, sums_length((self.n_lags * study.lag_reach + 1) * d)),)
+        # A bound that is given need not be looked for.
+        return plan if study.privacy.clip is not None else (*plan, Planned("counts.norms", len(norm_edges())))
 
     def fit(self, checks: bool | None = None) -> Plan:
         """What one fit asks; `checks` says whether residuals are looked at."""
@@ -272,7 +244,7 @@ class _StudyPlan:
                 n_lags,
                 prepare,
                 n_clusters=max(map(_clusters, _values(study, "n_clusters", 1))),
-                is_partial=bool(given.get("different_variables") or given.get("site_lags")),
+                is_partial=bool(given.get("different_variables")),
                 max_rounds=int(given.get("max_rounds", MOST_PERSONAL_ROUNDS)),
             )
             return *personal, *after
@@ -358,9 +330,6 @@ def check_tasks(policy: SitePolicy, study: Study) -> None:
             "[select.grid].",
             code="too-many-pulls",
         )
-    policy.check_schedule(
-        str(study.parameters.get("schedule", "rounds" if study.method == "pfdbnl" else "gram"))
-    )
     feature = study.parameters.get("features", "linear")
     if isinstance(feature, str) and feature not in ("auto", *policy.features):
         raise SiteRefused(
@@ -520,10 +489,10 @@ class Asked:
             )
         self._keep(what, digest, 1)
 
-    def check(self, task: Task, masked: bool = True) -> None:
+    def check(self, task: Task) -> None:
         """Refuse a question that takes something else for granted than those before it."""
         granted = (*task.question.constants, *_chosen(task.question))
-        constants = [(one, one.digest) for one in granted if masked or not one.hides_sites]
+        constants = [(one, one.digest) for one in granted]
         for one, digest in constants:
             known = self._sizes.get(one.what, {})
             if digest not in known and len(known) >= one.most:
@@ -543,15 +512,10 @@ class Asked:
 
 
 def _chosen(question: Question) -> tuple[Constant, ...]:
-    """The variables of a run: all of the study's, or those that are left once it is known which are seldom seen.
-
-    A survey may have been asked along with what tells that.
-    """
+    """The variables of a run: all of the study's, or those that are left once it is known which are seldom seen."""
     names = getattr(question, "variables", None)
     if names is None or question.name == "counts.variables":
         return ()
-    if question.name == "survey.first":
-        return (Constant("the variables of a survey", tuple(names), 2),)
     return (Constant("the variables of the run", tuple(names)),)
 
 
@@ -582,7 +546,7 @@ class ScopeGuard(Guard):
         self._scope.check_participants(task.name, task.participants)
         task.question.check_scope(self._scope)
         self._policy.check_transformations(task.question.transformations)
-        self._asked.check(task, channel.masked)
+        self._asked.check(task)
         self._asked.check_plan(task, self._scope.plan)
 
     def reads(self, here: Here, task: Task) -> tuple[Here, Task]:
@@ -635,5 +599,5 @@ def check_noise_size(study: Study) -> None:
     if largest > LONGEST:
         raise ParameterError(
             f"privacy.epsilon: noise is added to at most {LONGEST:,} numbers, but one answer of this study has {largest:,}; "
-            "name fewer variables or lags, use features = 'linear', or remove epsilon."
+            "name fewer variables or lags, or remove epsilon."
         )

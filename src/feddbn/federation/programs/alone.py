@@ -6,7 +6,7 @@ over sites. A site that has too few rows to tell, or stays out of sums, answers 
 
 *What a server could do with it.* It may make up the network, and learn for how many sites some network is better than what
 they have. A run asks once, so that is one of three answers of each site, added up; which site gave which is hidden as in
-every other sum, by masks or keepers, and where sites are few by the least number of sites in a sum. Few rows do not show in
+every other sum, by masks, and where sites are few by the least number of sites in a sum. Few rows do not show in
 it: a verdict is one of three words. Sums in the clear show it of each site, as they show its second moments.
 
 A refusal is no error: the network stays as it is, and the result says that the sites were not asked. So it is asked last.
@@ -27,7 +27,7 @@ from feddbn.core.designs.cells import FilledSite
 from feddbn.core.designs.design import Design
 from feddbn.core.designs.gram import whole_rows
 from feddbn.core.designs.recordings import Recording, SiteData, SitePart, held_out_part
-from feddbn.core.penalised.consensus import PenalisedLearner
+from feddbn.core.penalised.pooled import PenalisedLearner
 from feddbn.core.statistics.diagnostics import SCALES
 from feddbn.errors import NotEnoughSites, SiteRefused
 from feddbn.federation.programs.residual_checks import FittedNetwork
@@ -35,7 +35,6 @@ from feddbn.federation.protocol.rows import RowsQuestion, treated
 from feddbn.federation.protocol.site import Here, SiteState, answers
 from feddbn.federation.protocol.task import (
     Federation,
-    Part,
     Plan,
     Planned,
     ServerProgram,
@@ -133,18 +132,9 @@ class AloneQuestion(RowsQuestion):
         """A verdict is no product of columns."""
         return 0
 
-    @property
-    def parts(self) -> tuple[Part, ...]:
-        """Three counts."""
-        return (("numbers", 3),)
-
     def in_view(self, data: SiteData, site: str) -> tuple[View, ...]:
         """The rows of every other sum; few of them do not show in one of three words."""
         return tuple(replace(view, is_rounded=True) for view in super().in_view(data, site))
-
-    def usual_sum(self, n_sites: int) -> FloatArray | None:
-        """What it tells changes no other question."""
-        return np.array([0.0, float(n_sites), 0.0])
 
 
 def alone_plan() -> Plan:

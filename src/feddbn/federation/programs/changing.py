@@ -9,13 +9,13 @@ Where nothing changes, the network is the one that OneShotDBN learns from the sa
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
 from feddbn.core.arrays import BoolArray, FloatArray
-from feddbn.core.changes import Changing, CutLearner, Cuts, ranges_of
+from feddbn.core.changes import Changing, CutLearner, ranges_of
 from feddbn.core.constraints import EdgeConstraints
 from feddbn.core.designs.design import public_units
 from feddbn.core.orders.learn import refit
@@ -37,7 +37,7 @@ from feddbn.federation.programs.residual_checks import (
     share_of_means,
 )
 from feddbn.federation.protocol.rows import MOST_TIME_BLOCKS, BlockWish, RowsQuestion, treated
-from feddbn.federation.protocol.task import Plan, Planned, ServerProgram, Task, asked_of, counted
+from feddbn.federation.protocol.task import Plan, Planned, ServerProgram, Task, counted
 from feddbn.federation.sums.gram import GramQuestion
 from feddbn.federation.sums.in_view import CountsQuestion
 from feddbn.federation.sums.prepare import Prepare
@@ -116,9 +116,6 @@ class ChangingOutcome:
         Whether there are rows enough for two segments.
     report
         What residuals say; None if they were not looked at.
-    site_cuts, site_blocks
-        Where sites have clocks of their own: in which of its blocks each begins the second, third, ... segment, and which
-        blocks these are; `blocks` then counts segments.
     """
 
     changing: Changing
@@ -130,8 +127,6 @@ class ChangingOutcome:
     n_sums: int
     could_change: bool
     report: ResidualReport | None = None
-    site_cuts: Mapping[str, Cuts] | None = None
-    site_blocks: TimeBlocks | None = None
 
 
 def changing_program(
@@ -368,50 +363,3 @@ def _echoes(networks: Sequence[SegmentNetwork], n_lags: int, d: int) -> FloatArr
         A = one.weights[d:].reshape(n_lags, d, d)
         total += one.n / n * echo_weights(one.weights[:d], A, one.variances, n_lags + 1)
     return total
-
-
-# A network that changes at every site at a time of its own, from the moments of each site's blocks.
-#
-# The blocks of one site after the other are asked for, so this is for sites in one process. It cannot be done by sums over
-# sites: whoever chooses the networks by which sites deal out their blocks can make a single site move one block from one
-# regime to the next, and the sums before and after then differ by that block of that site.
-
-
-def site_clocks_program(
-    variables: tuple[str, ...],
-    constraints: EdgeConstraints,
-    options: OneShotOptions,
-    changes: CutLearner,
-    wish: BlockWish,
-    sites: tuple[str, ...],
-    rng: np.random.Generator,
-) -> ServerProgram[ChangingOutcome]:
-    """Ask, find the regimes and every site's changes, and learn one network for all rows if there are none."""
-    asked, n_sums, blocks, question = yield from first_sums_program(variables, options, wish, None)
-    by_site = {}
-    for name in sites:
-        program = asked_of(treated(block_moments_program(question), asked.treatment), (name,))
-        by_site[name] = yield from program
-    if not blocks.rows:
-        last = max(trimmed(blocks, found)[0].n for found in by_site.values())
-        blocks, by_site = replace(blocks, n=last), {name: found[:last] for name, found in by_site.items()}
-    by_site = {name: found for name, found in by_site.items() if sum(block.n for block in found) > 0}
-    n = sum(block.n for found in by_site.values() for block in found)
-    shortest = shortest_segment(n, blocks, asked.moments.q)
-    found = replace(changes, shortest=shortest).learn_regimes(by_site, constraints, rng)
-    constant = None
-    if not found.changing.cuts:
-        constant = learn_from_moments(asked.moments, variables, constraints, options, rng)
-    regimes = TimeBlocks(BlockWish("regime"), len(found.moments), 0, 1)
-    return ChangingOutcome(
-        found.changing,
-        constant,
-        found.moments,
-        regimes,
-        asked.moments,
-        asked,
-        n_sums + len(sites),
-        n >= 2 * shortest,
-        site_cuts=found.cuts,
-        site_blocks=blocks,
-    )

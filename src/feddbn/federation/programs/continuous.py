@@ -3,8 +3,8 @@
     ``counts.lags``    how many sites have enough readings in each bin of the time between them, for each pair of variables
     ``gram.lags``      products of readings in these bins
 
-The first is asked where sites are to be hidden: what few sites have in a bin would be their own sum. Where noise is promised,
-and in one process, it is not.
+The first is asked where sites are to be hidden: what few sites have in a bin would be their own sum. In one process it is
+not.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from feddbn.core.arrays import FloatArray
 from feddbn.core.designs.lags import LagDesign
 from feddbn.errors import DataError
 from feddbn.federation.protocol.rows import Treatment
@@ -25,13 +24,10 @@ from feddbn.federation.sums.lags import (
     LagsQuestion,
     SummedLags,
     lags_length,
-    noise_weights,
 )
 
-BOUNDED, BOUNDED_ALONE = Treatment(robust="site"), Treatment(robust="recording")
-"""What is done to readings unless somebody says otherwise: extreme ones count for less; under noise by each recording's own
-scales.
-"""
+BOUNDED = Treatment(robust="site")
+"""What is done to readings unless somebody says otherwise: extreme ones count for less."""
 
 
 @dataclass(frozen=True)
@@ -53,18 +49,16 @@ class AskedLags:
     n_left_out: int
 
 
-def continuous_plan(design: LagDesign, *, has_noise: bool = False) -> Plan:
+def continuous_plan(design: LagDesign) -> Plan:
     """What `lag_sums_program` asks."""
-    first = () if has_noise else (Planned("counts.lags", int(np.prod(design.shape))),)
-    return *first, Planned("gram.lags", lags_length(design))
+    return Planned("counts.lags", int(np.prod(design.shape))), Planned("gram.lags", lags_length(design))
 
 
 def lag_sums_program(
     design: LagDesign,
     *,
     n_sites: int | None = None,
-    treatment: Treatment | None = None,
-    units: tuple[FloatArray, FloatArray] | None = None,
+    treatment: Treatment = BOUNDED,
 ) -> ServerProgram[AskedLags]:
     """Ask for the sums.
 
@@ -73,26 +67,18 @@ def lag_sums_program(
     n_sites
         How many sites every number must rest on (`fewest_sites`); None where nobody has to be hidden.
     treatment
-        None: far readings are bounded.
-    units
-        (d,) public level and scale of each variable, for sums with noise (`public_units`).
+        What is done to readings; far ones are bounded unless it says otherwise.
     """
-    done = treatment or (BOUNDED if units is None else BOUNDED_ALONE)
     cells, n_left_out = None, 0
     bins: dict[str, Any] = {"n_lags": 0, "variables": design.variables, "clock": design.clock}
     bins |= {"first": design.first, "n_bins": design.n_bins}
     if n_sites is not None:
-        count = done.on(LagCountsQuestion(**bins, least=LEAST))
+        count = treatment.on(LagCountsQuestion(**bins, least=LEAST))
         sites = np.rint((yield Task(count)).value).reshape(design.shape)
         cells = (sites >= n_sites).astype(np.float64)
         n_left_out = int(((sites > 0) & (sites < n_sites)).sum())
-    origin, scale = (None, None) if units is None else units
-    question = LagsQuestion(**bins, cells=cells, origin=origin, scale=scale)
-    answer = yield Task(done.on(question))
-    value = answer.value if units is None else answer.value / noise_weights(design)
-    summed = SummedLags.from_sums(value, design)
-    if units is not None:
-        summed = summed.in_units(*units)
+    answer = yield Task(treatment.on(LagsQuestion(**bins, cells=cells)))
+    summed = SummedLags.from_sums(answer.value, design)
     _require_readings(summed, design)
     return AskedLags(summed, 1 + (n_sites is not None), n_left_out)
 

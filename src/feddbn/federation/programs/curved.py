@@ -68,7 +68,6 @@ from feddbn.federation.protocol.task import (
     ServerProgram,
     Task,
     counted,
-    with_next,
 )
 from feddbn.federation.sums.gram import GramQuestion, bootstrap_program
 from feddbn.federation.sums.prepare import Prepare
@@ -110,12 +109,10 @@ def curved_moments_program(
     features: str,
     center: str = "none",
     products: tuple[tuple[int, int, int], ...] = (),
-    noisy: bool = False,
 ) -> ServerProgram[CurvedMoments]:
     """Ask for the cross-products of a curved design; `plain` are the moments of the rows themselves.
 
-    Returns them as from as many rows as `plain` has: where cells are empty, fewer than there are. `noisy` sums have noise of
-    their own each, so these count as many rows as they are worth themselves.
+    Returns them as from as many rows as `plain` has: where cells are empty, fewer than there are.
     """
     d = len(variables)
     is_own = center == "recording"
@@ -126,7 +123,7 @@ def curved_moments_program(
         n_lags=n_lags,
         variables=variables,
         center=center,
-        functions=functions_of(features, noisy),
+        functions=functions_of(features),
         function_origin=origin,
         function_scale=scale,
         products=tuple(number for product in products for number in product),
@@ -134,10 +131,9 @@ def curved_moments_program(
     answer = yield Task(question)
     # Where empty cells are drawn, noise is no sum over rows.
     moments = as_of_rows(Moments.from_sums(answer.value, question.design.q))
-    n = moments.n if noisy else plain.n
-    scatter = moments.scatter * (n / moments.n)
+    scatter = moments.scatter * (plain.n / moments.n)
     level = plain.mean[:d] if is_own else origin
-    return CurvedMoments(Moments(n, moments.mean, scatter), question, level)
+    return CurvedMoments(Moments(plain.n, moments.mean, scatter), question, level)
 
 
 def curved_checks_program(
@@ -212,9 +208,7 @@ class CurvedOutcome:
     network
         Weights and curves in the units of the data.
     told
-        The sum over curved rows that it was learned from; under noise it counts as fewer rows than there are.
-    is_noisy
-        Whether that sum carries noise.
+        The sum over curved rows that it was learned from.
     gain
         By how much the score is better than that of the best straight network; None if that was not compared.
     """
@@ -222,7 +216,6 @@ class CurvedOutcome:
     outcome: OneShotOutcome
     network: CurvedNetwork
     told: CurvedMoments
-    is_noisy: bool = False
     gain: float | None = None
 
     @property
@@ -231,13 +224,11 @@ class CurvedOutcome:
         return self.told.design
 
 
-def curved_columns(
-    d: int, n_lags: int, features: str, interactions: bool = False, noisy: bool = False
-) -> int:
+def curved_columns(d: int, n_lags: int, features: str, interactions: bool = False) -> int:
     """Columns of a row of functions of the variables; functions that are not known here count as one."""
-    name = functions_of("spline") if features == "auto" else functions_of(features, noisy)
+    name = functions_of("spline" if features == "auto" else features)
     try:
-        per_line = feature_map(name).width(0)
+        per_line = feature_map(name).width
     except ParameterError:
         per_line = 1
     columns = (n_lags + 1) * d * (1 + per_line)
@@ -262,7 +253,7 @@ def curved_plan(
         first = oneshot_plan(variables, n_lags, prepare, checks=checks, **options)
     if is_auto and d > MANY_NODES:
         return first
-    columns = curved_columns(d, n_lags, curves.features, curves.interactions, prepare.noisy)
+    columns = curved_columns(d, n_lags, curves.features, curves.interactions)
     usual = int(not is_auto)
     plan = *first, Planned("gram.functions", sums_length(columns), usual=usual)
     if not checks or n_lags == 0:
@@ -301,8 +292,7 @@ def curved_program(
     n_sums += 1 + (checks is not None)
     outcome = OneShotOutcome(learned, given.moments, n_lags, lag_scores, None, n_sums, asked)
     report = None if checks is None else only_looked_at(checks)
-    curved = replace(_curved(outcome, learned, told), is_noisy=options.prepare.noisy)
-    return outcome, report, curved
+    return outcome, report, _curved(outcome, learned, told)
 
 
 @dataclass(frozen=True)
@@ -332,7 +322,6 @@ def _learned(
         curves.features,
         given.asked.center,
         products,
-        options.prepare.noisy,
     )
     return _network_of(told, variables, given.limits, options, rng), told
 
@@ -464,11 +453,10 @@ def resampled_program(
     fit: Fit,
     n_resamples: int,
     seed: int,
-    following: ServerProgram[Any] | None = None,
 ) -> ServerProgram[Fit]:
     """Ask for resamples of the rows that a network was learned from, and average over what is learned from each.
 
-    Where a site refuses that, the probabilities stay those of all rows. `following` is what is asked next in any case.
+    Where a site refuses that, the probabilities stay those of all rows.
     """
     outcome, report, curved = fit
     asked, d = outcome.asked, len(variables)
@@ -489,8 +477,6 @@ def resampled_program(
         origin=np.zeros(q) if is_near_zero else np.tile(outcome.moments.mean[:d], n_lags + 1),
     )
     program = treated(program, asked.treatment)
-    if following is not None:
-        program = with_next(program, following)
     try:
         resampled, n_sums = yield from counted(program)
     except (SiteRefused, NotEnoughSites):

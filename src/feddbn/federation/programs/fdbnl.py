@@ -1,37 +1,27 @@
-"""FDBNL over sums, by three schedules.
+"""FDBNL over sums, by two schedules.
 
     gram     the summed Gram matrix, which the first sums ask for anyway; the rest is the server's (`PenalisedLearner`)
-    rounds   one sum of gradients per round, for sites that must not send their second moments in one piece
     paper    [fdbnl] Algorithm 1: one sum of ``C_k + U_k / (rho2 D)`` per round
 
-`core.penalised` makes the steps in all of them. In rounds a site keeps its Gram matrix, and for the paper's schedule its
-eigendecomposition, C_k and U_k. Where sites weigh the same whatever their rows, the matrix that the first sums give is the
+`core.penalised` makes the steps in both. In the paper's rounds a site keeps its Gram matrix with its eigendecomposition, C_k
+and U_k. Where sites weigh the same whatever their rows, the matrix that the first sums give is the
 wrong one, and "gram" asks for one sum more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.backend.device import HOST, Device
 from feddbn.core.constraints import EdgeConstraints
-from feddbn.core.designs.checks import check_variances
 from feddbn.core.penalised.acyclicity import ACYCLICITIES
-from feddbn.core.penalised.consensus import (
-    OPTIMA,
-    Ask,
-    Consensus,
-    ConsensusRun,
-    Decomposed,
-    PenalisedLearner,
-    gradient_answers,
-)
-from feddbn.core.penalised.path import SCHEDULES, Schedule, make_schedule
+from feddbn.core.penalised.consensus import Ask, Consensus, ConsensusRun, Decomposed
+from feddbn.core.penalised.path import Schedule, make_schedule
+from feddbn.core.penalised.pooled import OPTIMA, PenalisedLearner, PooledRun
 from feddbn.core.statistics.diagnostics import (
     ColumnStatistics,
     ScaleChoice,
@@ -39,10 +29,11 @@ from feddbn.core.statistics.diagnostics import (
     summary_of_moments,
 )
 from feddbn.core.statistics.moments import symmetric, upper_triangle
+from feddbn.data.checks import check_variances
 from feddbn.errors import ParameterError
 from feddbn.federation.protocol import task as asked_for
 from feddbn.federation.protocol.rows import RowsQuestion, treated
-from feddbn.federation.protocol.site import Here, Memo, Record, SiteState, SiteTask, register_site_task
+from feddbn.federation.protocol.site import Here, Record, SiteState, SiteTask, register_site_task
 from feddbn.federation.protocol.task import Constant, Plan, Planned, Scope, ServerProgram, Task, array, choice
 from feddbn.federation.sums.gram import asked_moments
 from feddbn.federation.sums.prepare import AS_THEY_ARE, Prepare, PreparedSettings
@@ -50,6 +41,7 @@ from feddbn.federation.sums.statistics import Preparation, prepare, summary_prog
 from feddbn.federation.sums.treatment import AskedMoments, asked_moments_plan, asked_moments_program
 from feddbn.settings import Rule, Settings, edges, flag, group, nothing, number, setting, whole, word
 
+SCHEDULES = ("gram", "paper")
 WEIGHTINGS = ("samples", "sites")
 MOST_ROUNDS = 1000
 """Rounds of a fit, unless the user says otherwise."""
@@ -62,8 +54,8 @@ class Rounds(Settings):
     Examples
     --------
     >>> import feddbn
-    >>> feddbn.FDBNL(schedule="rounds", rounds=feddbn.Rounds(max_rounds=300))
-    FDBNL(rounds=Rounds(max_rounds=300), schedule='rounds')
+    >>> feddbn.FDBNL(schedule="paper", rounds=feddbn.Rounds(max_rounds=300))
+    FDBNL(rounds=Rounds(max_rounds=300), schedule='paper')
     """
 
     rho1: float | None = setting(
@@ -104,10 +96,6 @@ class Rounds(Settings):
                     f"rounds.{name}={getattr(self, name)!r} has no use with schedule={schedule!r}; leave it out or choose "
                     "schedule='paper'."
                 )
-
-
-RENAMED: Mapping[str, Mapping[str, str]] = {"schedule": {"adaptive": "rounds"}}
-_DEVICE = "a device belongs to the federation: give federation=feddbn.simulated(data, device=...)."
 
 
 @dataclass(frozen=True, repr=False)
@@ -160,19 +148,14 @@ class PenalisedSettings(PreparedSettings):
     )
     auto: ClassVar[Mapping[str, Any]] = {}
     may_be: ClassVar[Mapping[str, Rule]] = {}
-    gone: ClassVar[Mapping[str, str]] = {
-        "device": _DEVICE,
-        "schedule": "only FDBNL and PFDBNL send messages, so only they have one.",
-        "weighting": "only FDBNL and PFDBNL weigh sites.",
-    }
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.rounds.check_use("gram")
 
-    def learner(self, schedule: Schedule, device: Device = HOST, **more: Any) -> PenalisedLearner:
+    def learner(self, schedule: Schedule, **more: Any) -> PenalisedLearner:
         """Return the learner that solves the problem of these settings; `more` is what it says of units."""
-        return learner_of(self, schedule, device, refit=self.refit, optimum=self.optimum, **more)
+        return learner_of(self, schedule, refit=self.refit, optimum=self.optimum, **more)
 
 
 @dataclass(frozen=True, repr=False)
@@ -196,11 +179,9 @@ class FDBNLSettings(PooledSettings):
     schedule: str = setting(
         "gram",
         word(*SCHEDULES),
-        '"gram": sites send their second moments once, and the server solves the problem. "rounds": the same network from '
-        "60 to 130 sums of gradients, for sites that must not send second moments. Then set all of `prepare`, because the "
-        'survey asks for second moments. "paper": Algorithm 1 of the paper, message by message. Without masks, a few '
-        "rounds of messages determine a site's second moments. So all three reveal equally much to a server that sees "
-        "single sites.",
+        '"gram": sites send their second moments once, and the server solves the problem. "paper": Algorithm 1 of the '
+        "paper, message by message. Without masks, a few rounds of messages determine a site's second moments. So both "
+        "reveal equally much to a server that sees single sites.",
     )
     weighting: str = setting(
         "samples",
@@ -208,15 +189,13 @@ class FDBNLSettings(PooledSettings):
         '"samples": sites count by their number of rows. "sites": all sites count equally, as in the paper (lambda then '
         "acts as lambda / K).",
     )
-    gone: ClassVar[Mapping[str, str]] = {"device": _DEVICE}
-    renamed: ClassVar[Mapping[str, Mapping[str, str]]] = RENAMED
 
     def __post_init__(self) -> None:
         PreparedSettings.__post_init__(self)
         self.rounds.check_use(self.schedule)
         if self.optimum == "exact" and self.schedule == "paper":
             raise ParameterError(
-                "optimum='exact' needs schedule='gram' or 'rounds'; the paper's schedule has its own path."
+                "optimum='exact' needs schedule='gram'; the paper's schedule has its own path."
             )
 
 
@@ -224,14 +203,14 @@ class FDBNLSettings(PooledSettings):
 class ConsensusFit:
     """A finished run with the preparation of its data; weights are those of the prepared variables."""
 
-    run: ConsensusRun
+    run: PooledRun
     preparation: Preparation
     total_weight: float
     asked: AskedMoments | None = None
     scale: ScaleChoice | None = None
 
 
-def learner_of(settings: Any, schedule: Schedule, device: Device = HOST, **more: Any) -> PenalisedLearner:
+def learner_of(settings: Any, schedule: Schedule, **more: Any) -> PenalisedLearner:
     """Return the learner of these settings; `more` are fields of it that are not theirs."""
     for name in ("lambda_w", "lambda_a"):
         if isinstance(getattr(settings, name), str):
@@ -242,7 +221,6 @@ def learner_of(settings: Any, schedule: Schedule, device: Device = HOST, **more:
         **{name: getattr(settings, name) for name in problem},
         **{name: getattr(settings.rounds, name) for name in steps},
         schedule=schedule,
-        device=device,
         **more,
     )
 
@@ -344,7 +322,7 @@ def fdbnl_plan(
     first = prepared_plan(variables, n_lags, prepare)
     if schedule == "gram":
         return *first, Planned("step.fdbnl", q * (q + 1) // 2)
-    # Beside weights or gradients a residual, and a loss of each variable.
+    # Beside weights a residual, and a loss of each variable.
     return *first, Planned("step.fdbnl", q * d + 1 + d, max_rounds, min(max_rounds, 80))
 
 
@@ -354,16 +332,15 @@ def fdbnl_program(
     constraints: EdgeConstraints,
     n_sites: int,
     rows: Prepare | None = None,
-    device: Device = HOST,
 ) -> ServerProgram[ConsensusFit]:
     """Yield the tasks of one FDBNL run; the result is a `ConsensusFit`.
 
     `rows` is what is done to the rows, where the sites do not answer all that the settings wish for.
     """
     if settings.schedule == "gram" and settings.weighting == "samples":
-        return (yield from pooled_program(settings, variables, constraints, n_sites, rows, device))
+        return (yield from pooled_program(settings, variables, constraints, n_sites, rows))
     prepared = yield from prepared_program(settings, variables, n_sites)
-    rounds = _rounds_program(settings, variables, constraints, n_sites, prepared, device)
+    rounds = _rounds_program(settings, variables, constraints, n_sites, prepared)
     return (yield from treated(rounds, prepared.preparation.treatment))
 
 
@@ -373,12 +350,11 @@ def pooled_program(
     constraints: EdgeConstraints,
     n_sites: int,
     rows: Prepare | None = None,
-    device: Device = HOST,
 ) -> ServerProgram[ConsensusFit]:
     """Yield the tasks of a fit to the pooled rows: what the summed second moments take. Arguments as above."""
     rows = settings.rows.among(n_sites) if rows is None else rows
     asked = yield from asked_moments_program(variables, _number(settings.n_lags), rows)
-    return fit_of_moments(settings, variables, constraints, asked, device)
+    return fit_of_moments(settings, variables, constraints, asked)
 
 
 def _number(n_lags: int | str) -> int:
@@ -392,7 +368,6 @@ def fit_of_moments(
     variables: tuple[str, ...],
     constraints: EdgeConstraints,
     asked: AskedMoments,
-    device: Device = HOST,
 ) -> ConsensusFit:
     """Return the fit to the moments of all rows; no sum is needed."""
     moments, rows = asked.moments, settings.prepare
@@ -400,7 +375,6 @@ def fit_of_moments(
     check_summary(variables, summary)
     learner = settings.learner(
         settings.rounds.schedule("gram", 1, 1.0),
-        device,
         center=rows.center if asked.center == "none" else "recording",
         scale=rows.scale,
         inputs=rows.input_places(variables),
@@ -416,12 +390,11 @@ def _rounds_program(
     constraints: EdgeConstraints,
     n_sites: int,
     prepared: Prepared,
-    device: Device,
 ) -> ServerProgram[ConsensusFit]:
     preparation = prepared.preparation
     total_weight = 1.0 if settings.weighting == "samples" else float(n_sites)
     schedule = settings.rounds.schedule(settings.schedule, n_sites, total_weight)
-    learner = settings.learner(schedule, device)
+    learner = settings.learner(schedule)
     options = learner.options(preparation, constraints)
     run = ConsensusRun(options)
 
@@ -446,10 +419,11 @@ def _rounds_program(
     if settings.schedule == "gram":
         answer = yield Task(question(Ask.GRAM))
         G = symmetric(answer.value, len(preparation.center))
-        run = learner.solve(G, preparation, constraints)
+        solved = learner.solve(G, preparation, constraints)
+        return ConsensusFit(solved, prepared.reported, total_weight, prepared.asked, prepared.scale)
     while not run.is_done:
         answer = yield Task(question(run.ask), note=run.note)
-        run.advance(answer.value, len(answer.contributors), answer.contributors)
+        run.advance(answer.value, len(answer.contributors))
     return ConsensusFit(run, prepared.reported, total_weight, prepared.asked, prepared.scale)
 
 
@@ -459,9 +433,7 @@ class StepQuestion(RowsQuestion):
 
     name = "step.fdbnl"
     draws_once = True
-    purpose = (
-        "one round of FDBNL: gradients, local weights plus scaled multipliers, or the weighted cross-products"
-    )
+    purpose = "one round of FDBNL: local weights plus scaled multipliers, or the weighted cross-products"
 
     weighting: str = choice(*WEIGHTINGS)
     n_total: float = asked_for.number(1.0)
@@ -485,12 +457,10 @@ class StepQuestion(RowsQuestion):
         given = scope.parameters
         weighting = given.get("weighting", WEIGHTINGS[0])
         scope.require(self.weighting == weighting, self.name, f"'weighting' is {self.weighting!r}")
-        schedule = given.get("schedule", "gram")
-        if schedule == "paper":
+        if given.get("schedule", "gram") == "paper":
             self._check_paper(scope)
         else:
-            ask = Ask.GRAM if schedule == "gram" else Ask.GRADIENT
-            scope.require(self.ask == ask.value, self.name, f"'ask' is {self.ask!r}")
+            scope.require(self.ask == Ask.GRAM.value, self.name, f"'ask' is {self.ask!r}")
 
     def _check_paper(self, scope: Scope) -> None:
         """The paper's rounds have one metric, one beginning, and penalties that the study gives."""
@@ -519,10 +489,9 @@ class StepQuestion(RowsQuestion):
 
 @dataclass(frozen=True)
 class _Gram(Record):
-    """What every round needs: the sites' ``w_k G_k``."""
+    """The site's ``w_k G_k``."""
 
     prefix = "fdbnl"
-    version = 2
 
     wG: FloatArray
 
@@ -532,7 +501,6 @@ class _Consensus(Record):
     """What the paper's rounds keep besides."""
 
     prefix = "fdbnl.consensus"
-    version = 2
 
     V: FloatArray
     e: FloatArray
@@ -549,35 +517,25 @@ def _weighted_gram(here: Here, question: StepQuestion) -> tuple[SiteState, Float
     return state, G * (moments.n / question.n_total if question.weighting == "samples" else 1.0)
 
 
-def _step(
-    sites: Sequence[Here], question: StepQuestion, memo: Memo
-) -> tuple[Sequence[SiteState], FloatArray]:
-    states: Sequence[SiteState] = [here.state for here in sites]
+def _step(here: Here, question: StepQuestion) -> tuple[SiteState, FloatArray]:
+    state = here.state
     if question.round == 0:
-        grams = [_weighted_gram(here, question) for here in sites]
-        wG = np.stack([wG for _, wG in grams])
-        states = _Gram(wG).kept([state for state, _ in grams])
+        state, wG = _weighted_gram(here, question)
+        state = _Gram(wG).kept(state)
     else:
-        wG = _Gram.read(states).wG
+        wG = _Gram.read(state).wG
     ask, C = Ask(question.ask), question.C
     if ask is Ask.GRAM:
-        return states, upper_triangle(wG)
-    if ask is Ask.GRADIENT:
-        return states, gradient_answers(wG, C, sites[0].device)
+        return state, upper_triangle(wG)
     if ask is Ask.ZERO:
-        problem = Decomposed.of(wG, question.metric)
-        before = Consensus(*np.zeros((2, len(wG), *C.shape)))
+        problem = Decomposed.of(wG[None], question.metric)
+        before = Consensus(*np.zeros((2, 1, *C.shape)))
     else:
-        known = _Consensus.read(states, memo, sites[0].name)
-        problem, before = Decomposed(wG, known.V, known.e, question.metric), Consensus(known.C, known.U)
+        known = _Consensus.read(state)
+        problem = Decomposed(wG[None], known.V[None], known.e[None], question.metric)
+        before = Consensus(known.C[None], known.U[None])
     after, vectors = before.answers(problem, ask, C, question.rho2_before, question.rho2, question.relaxation)
-    kept = _Consensus(problem.V, problem.e, after.C, after.U)
-    return kept.kept(states, None if ask is Ask.ZERO else ("C", "U"), memo, sites[0].name), vectors
+    return _Consensus(problem.V[0], problem.e[0], after.C[0], after.U[0]).kept(state), vectors[0]
 
 
-def _adds_up(question: StepQuestion) -> tuple[str, ...]:
-    """A gradient is linear in w_k G_k, once a site has it."""
-    return ("fdbnl.wG",) if question.round and question.ask == Ask.GRADIENT.value else ()
-
-
-register_site_task(SiteTask(StepQuestion, _step, adds_up=_adds_up))
+register_site_task(SiteTask(StepQuestion, _step))

@@ -237,7 +237,7 @@ def _loss(here: Here, question: HeldOutQuestion) -> tuple[SiteState, FloatArray]
     if question.abstains(state):
         return {**state, "selection.losses": np.zeros((2, m))}, np.zeros(d + 1)
     moments = _held_out_moments(here, question)
-    own = Entries.of(tuple(here.data.variables), question.variables, question.n_lags, question.n_lags)
+    own = Entries.of(tuple(here.data.variables), question.variables, question.n_lags)
     squares = np.zeros(d)
     squares[own.columns] = _squares(here, question, moments, own)
     loss = 0.5 * float(np.sum(squares if question.units is None else squares / question.units**2))

@@ -16,15 +16,14 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.backend.device import Device
 from feddbn.core.constraints import EdgeConstraints
 from feddbn.core.penalised.acyclicity import ACYCLICITIES
-from feddbn.core.penalised.consensus import OPTIMA, PenalisedLearner
 from feddbn.core.penalised.path import make_schedule
+from feddbn.core.penalised.pooled import OPTIMA, PenalisedLearner
 from feddbn.core.statistics.diagnostics import CENTERS, SCALES, ColumnStatistics, summary_of_moments
 from feddbn.federation.programs.fdbnl import PenalisedSettings, check_summary
 from feddbn.federation.protocol.rows import RowsQuestion, Treatment
-from feddbn.federation.protocol.site import Here, SiteState, SiteTask, one_by_one, register_site_task
+from feddbn.federation.protocol.site import Here, SiteState, SiteTask, register_site_task
 from feddbn.federation.protocol.task import ServerProgram, Task, array, choice, flag, number, whole, wholes
 from feddbn.federation.sums.gram import asked_moments
 from feddbn.federation.sums.statistics import Preparation
@@ -64,7 +63,7 @@ class LocalFitQuestion(RowsQuestion):
     allowed: FloatArray = array("q", "d")
     required: FloatArray = array("q", "d")
 
-    def learner(self, device: Device) -> PenalisedLearner:
+    def learner(self) -> PenalisedLearner:
         """The learner that the site fits by."""
         names = ("lambda_w", "lambda_a", "w_threshold", "a_threshold", "refit", "optimum", "scale")
         return PenalisedLearner(
@@ -72,7 +71,6 @@ class LocalFitQuestion(RowsQuestion):
             center=self.middle if self.center == "none" else "recording",
             inputs=self.outside,
             schedule=make_schedule("gram", 1, 1.0, rho1=self.rho1, phi1=self.phi1),
-            device=device,
         )
 
 
@@ -147,7 +145,7 @@ def _fit(here: Here, question: LocalFitQuestion) -> tuple[SiteState, FloatArray]
     rank = sum(1.0 for _ in here.data.recordings()) * question.nuisance.n_columns
     moments = whole_moments(question, moments, constraints.d, rank)
     check_summary(question.variables, summary_of_moments(moments, constraints.d))
-    found = question.learner(here.device).learn(moments, constraints, np.random.default_rng(0))
+    found = question.learner().learn(moments, constraints, np.random.default_rng(0))
     run, units, d = found.run, found.units, constraints.d
     C = run.graph()
     assert run.C_raw is not None
@@ -171,4 +169,4 @@ def _fit(here: Here, question: LocalFitQuestion) -> tuple[SiteState, FloatArray]
     return new, np.append(numbers, 1.0)
 
 
-register_site_task(SiteTask(LocalFitQuestion, one_by_one(_fit)))
+register_site_task(SiteTask(LocalFitQuestion, _fit))

@@ -16,7 +16,6 @@ import numpy as np
 
 from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.constraints import EdgeConstraints, causes_first, strongest_acyclic
-from feddbn.core.designs.checks import check_variances, rows_doubt
 from feddbn.core.orders.hidden import CLEAR_GAIN, HiddenDoubts, doubtful_edges, may_be_looked_for
 from feddbn.core.orders.learn import (
     STRONG_EVIDENCE,
@@ -50,6 +49,7 @@ from feddbn.core.statistics.diagnostics import (
 from feddbn.core.statistics.discoveries import discoveries, edge_p_values, q_values
 from feddbn.core.statistics.moments import Moments, dependences, safe_roots
 from feddbn.core.statistics.residual_checks import ResidualChecks, violations
+from feddbn.data.checks import check_variances, rows_doubt
 from feddbn.errors import DataError
 from feddbn.federation.programs.residual_checks import (
     FEWEST_COMPLETE,

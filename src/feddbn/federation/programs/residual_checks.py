@@ -31,7 +31,7 @@ from feddbn.core.designs.design import (
     public_units,
 )
 from feddbn.core.designs.gram import OwnLevel
-from feddbn.core.designs.recordings import Recording, leading_axes, stretches, usable_runs
+from feddbn.core.designs.recordings import Recording, stretches, usable_runs
 from feddbn.core.orders.hidden import HiddenDoubts, doubtful_edges, may_be_looked_for, noises_differ
 from feddbn.core.orders.learn import refit
 from feddbn.core.orders.nongaussian import N_FEATURES, node_residuals, residual_features
@@ -182,12 +182,6 @@ class ResidualsQuestion(RowsQuestion):
             asked = Constant(f"{self.name} (fold = {self.fold})", given, most)
         return *super().constants, asked
 
-    def usual_sum(self, n_sites: int) -> FloatArray | None:
-        """As of no rows: nothing is found in residuals of a network that the question carries."""
-        if self.form != "checks" or self.coefficients is None:
-            return None
-        return np.zeros(residuals_length(self))
-
     @property
     def n_back(self) -> int:
         """How many rows back residuals are compared: one more than a row reaches."""
@@ -249,16 +243,15 @@ def recording_residuals(
     of: _Residuals,
     n_back: int,
     watch: _Watch | None = None,
-    lead: tuple[int, ...] = (),
 ) -> FloatArray:
     """The sums of one recording's residuals ``z @ of[0] - of[1]`` off what is its own.
 
     `watch` sees values (p + m, d), their m residuals and the places of these rows pass by, values and residuals off what is
-    the recording's own; the design is linear then. `lead` are the leading axes of the recording's blocks.
+    the recording's own; the design is linear then.
     """
     runs = usable_runs(recording, design.n_lags)
     if not runs:
-        return np.zeros((*lead, sums_length(design.d, n_back)))
+        return np.zeros(sums_length(design.d, n_back))
     span = (runs[0][0], runs[-1][0] + runs[-1][1] - 1)
     seen: list[FloatArray] = [np.empty((0, 0))]
     pieces = own_nuisances(design, partial(_read, design, recording, of, seen), runs)
@@ -267,7 +260,7 @@ def recording_residuals(
         if design.nuisance.scope == "recording":
             own = OwnLevel.of(design.nuisance, recording, design.variables)
         pieces = _watched(pieces, seen, own, watch, sum(m for _, m in runs))
-    return residual_sums(pieces, span, design.d, n_back, lead).to_vector()
+    return residual_sums(pieces, span, design.d, n_back).to_vector()
 
 
 def _read(design: Design, recording: Recording, of: _Residuals, seen: list[FloatArray]) -> Iterator[Piece]:
@@ -279,10 +272,10 @@ def _read(design: Design, recording: Recording, of: _Residuals, seen: list[Float
     p, at_once = design.n_lags, rows_in_cache(sum(design.widths))
     weights = of[0].reshape(p + 1, -1, of[0].shape[1])
     for stretch in stretches(public_blocks(design, recording.blocks()), p, at_once):
-        x, n = stretch.values, stretch.values.shape[-2]
-        u = x[..., p:, :] @ weights[0]
+        x, n = stretch.values, len(stretch.values)
+        u = x[p:] @ weights[0]
         for lag in range(1, p + 1):
-            u += x[..., p - lag : n - lag, :] @ weights[lag]
+            u += x[p - lag : n - lag] @ weights[lag]
         u -= of[1]
         seen[0] = x
         yield stretch.time, u
@@ -294,8 +287,8 @@ def _watched(
     """Yield the n residuals; `watch` sees them and the values they are of, without what is the recording's own."""
     done = 0
     for time, u in pieces:
-        x, m = seen[0], u.shape[-2]
-        first = time - (x.shape[-2] - m)
+        x, m = seen[0], len(u)
+        first = time - (len(x) - m)
         watch(x if own is None else own.off(first, x), u, row_places(done, m, n))
         done += m
         yield time, u
@@ -312,14 +305,13 @@ def _curvature(question: ResidualsQuestion, total: FloatArray) -> _Watch | None:
     origin = np.zeros(question.d) if question.center == "recording" else origin
 
     def watch(x: FloatArray, u: FloatArray, places: FloatArray | None) -> None:
-        flat = np.ascontiguousarray(x).reshape(-1, question.d)
-        z = by_row(np.subtract, flat, origin)
+        z = by_row(np.subtract, np.ascontiguousarray(x).reshape(-1, question.d), origin)
         by_row(np.divide, z, scale, z)
         seen = z.reshape(x.shape)
         if question.n_blocks:
-            total[...] += CurvatureSums.of_rows(seen, u).to_vector()
+            total[:] += CurvatureSums.of_rows(seen, u).to_vector()
         else:
-            total[...] += CurvatureSums.of_lagged(seen, u, question.n_lags, places).to_vector()
+            total[:] += CurvatureSums.of_lagged(seen, u, question.n_lags, places).to_vector()
 
     return watch
 
@@ -359,33 +351,32 @@ def residuals_length(question: ResidualsQuestion) -> int:
 
 def _answer(here: Here, question: ResidualsQuestion) -> tuple[SiteState, FloatArray]:
     question.require_variables(here.data)
-    lead, state = leading_axes(here.data), here.state
-    total = np.zeros((*lead, residuals_length(question)))
+    state, total = here.state, np.zeros(residuals_length(question))
     if question.abstains(state):
-        total[..., 0] = float(question.coefficients is None)
+        total[0] = float(question.coefficients is None)
         return state, total
     if question.shapes:
         return state, sum(_shape_units(here, question, "recording"), total)
     stop = 1 + sums_length(question.d, question.n_back)
-    watch = _curvature(question, total[..., stop:])
+    watch = _curvature(question, total[stop:])
     networks = question.networks
     if not networks:
         state, own = _own_residuals(here, question)
         networks = [] if own is None else [own]
     if not networks:
         # Zeros, and a one that says so.
-        total[..., 0] = 1.0
+        total[0] = 1.0
         return state, total
     for recording in question.complete_rows(here.data):
         if question.n_blocks:
             total[1:stop] += _segment_residuals(question, recording, watch)
         else:
-            total[..., 1:stop] += recording_residuals(
-                question.design, recording, networks[0], question.n_back, watch, lead
+            total[1:stop] += recording_residuals(
+                question.design, recording, networks[0], question.n_back, watch
             )
-    sums = ResidualSums.from_vector(total[..., 1:stop], question.d, question.n_back)
+    sums = ResidualSums.from_vector(total[1:stop], question.d, question.n_back)
     # A site whose rows do not reach one lag further back says so by a one.
-    total[..., 0] = sums.counts[..., 1] == 0
+    total[0] = sums.counts[1] == 0
     return state, total
 
 
@@ -446,13 +437,7 @@ def _shape_units(here: Here, question: ResidualsQuestion, unit: str) -> Iterator
         yield np.concatenate([[float(n)], total.ravel()])
 
 
-def _may_be_stacked(question: ResidualsQuestion) -> bool:
-    """Not networks of sites' own, nor what recordings have of their own: those are found one by one."""
-    is_given = question.coefficients is not None and not question.shapes
-    return question.is_plain and question.nuisance == ONE_MEAN and is_given
-
-
-answers(ResidualsQuestion, _shape_units, together=_may_be_stacked)(_answer)
+answers(ResidualsQuestion, _shape_units)(_answer)
 
 
 # After a fit: what sites say about the residuals of a network.
@@ -690,8 +675,9 @@ def _doubts(moments: Moments, evident: BoolArray, network: FittedNetwork) -> Hid
         return None
     if not noises_differ(moments, evident):
         return HiddenDoubts(np.zeros_like(network.support))
-    rng = np.random.default_rng(0)
-    return doubtful_edges(moments, network.support, network.constraints, Criterion(), rng, evident)
+    return doubtful_edges(
+        moments, network.support, network.constraints, Criterion(), np.random.default_rng(0)
+    )
 
 
 def own_checks_program(network: FittedNetwork) -> ServerProgram[ResidualReport | None]:

@@ -26,12 +26,10 @@ import numpy as np
 from feddbn._version import __version__
 from feddbn.core.arrays import FloatArray
 from feddbn.core.designs.recordings import SiteData
-from feddbn.core.encoding import decode, encode
 from feddbn.core.kinds import Kind
 from feddbn.data.memory import with_columns
 from feddbn.errors import AggregationError, FeddbnError, ProtocolError, SiteRefused, StateError
 from feddbn.federation.protocol.messages import (
-    FIRST,
     LONGEST,
     MAX_MESSAGE_BYTES,
     NEVER,
@@ -41,17 +39,14 @@ from feddbn.federation.protocol.messages import (
     Request,
     SiteRecord,
     Snapshot,
-    batch_digest,
     code_of,
     digest_of,
     encode_reply,
-    first_questions,
     read_request,
     refusal,
     refused_in,
     sentence_of,
     task_from,
-    tasks_from,
 )
 from feddbn.federation.protocol.site import PLAIN, Channel, Guard, Site, notes_of
 from feddbn.federation.protocol.study import Study, StudyResult, personal_result, study_from_json
@@ -146,19 +141,12 @@ def _in_words(kind: Kind | None) -> str:
 
 def announcement(study: Study, variables: Sequence[str]) -> str:
     """Return what a study will do here, the end of a line for the people at the site."""
-    keepers = study.privacy.keepers
     how = "secure aggregation" if study.privacy.secure_aggregation else "plain sums"
-    how = f"parts for the keepers {' and '.join(keepers)}" if keepers else how
     noise = "" if study.privacy.epsilon is None else f", epsilon {study.privacy.epsilon:g}"
     return (
         f"method {' and '.join(study.methods)} ({study.goal}), "
         f"{len(variables)} variables ({', '.join(variables[:8])}"
         f"{', ...' if len(variables) > 8 else ''}), {len(study.sites)} sites, {how}{noise}."
-        + (
-            f" Its plan had red lines; the lead sends it all the same: {study.despite}"
-            if study.despite
-            else ""
-        )
     )
 
 
@@ -180,7 +168,6 @@ def greeted(request: Request | None) -> Study | None:
 # server has counted, and `current`, after the last task it executed. Each task says `after`: the number of the
 # last task whose answer by this site was counted. Then
 #
-# - (several tasks that are asked together have as many numbers, and `seq` is the last of them)
 # - ``seq == current.seq`` and the same digest: the recorded answer is given again, nothing is executed;
 # - ``seq > current.seq`` and ``after == current.seq``: execute from the current snapshot (the usual step);
 # - ``seq > current.seq`` and ``after == previous.seq``: the last answer came too late to be counted; execute
@@ -202,12 +189,12 @@ class Step(enum.Enum):
     STEP_BACK = "executed from the previous state; the last answer was not counted"
 
 
-def decide(record: SiteRecord, seq: int, after: int, digest: str, n_tasks: int = 1) -> Step:
-    """Return what to do with task `seq`, and those asked with it; one that fits no rule raises and nothing has changed."""
+def decide(record: SiteRecord, seq: int, after: int, digest: str) -> Step:
+    """Return what to do with task `seq`; one that fits no rule raises and nothing has changed."""
     current, previous = record.current.seq, record.previous.seq
     if seq < 0 or after < NEVER or after >= seq:
         raise ProtocolError(f"task {seq} after task {after} is not a possible order.", code="bad-order")
-    if seq + n_tasks - 1 == current:
+    if seq == current:
         if digest == record.digest:
             return Step.REPEAT
         raise ProtocolError(
@@ -236,39 +223,6 @@ StudyCheck = Callable[[Study], None]
 Answer = tuple[Mapping[str, Any], Mapping[str, np.ndarray]]
 
 
-class WayOut(Protocol):
-    """How the answers to tasks that were asked together leave a site.
-
-    Attributes
-    ----------
-    channel
-        What guards are told about it.
-    """
-
-    channel: Channel
-
-    def __call__(self, request: Request, tasks: Sequence[Task], vectors: Sequence[FloatArray]) -> Answer:
-        """Return what leaves. It is stored, and a repeated request gets the same bytes.
-
-        `vectors` may be fewer than `tasks`: the rest could not be answered, or rests on a guess that this site knows to be
-        wrong. In a sum that hides sites that must not show.
-        """
-        ...
-
-
-class PlainWay:
-    """All vectors, side by side."""
-
-    channel = PLAIN
-
-    def __call__(self, request: Request, tasks: Sequence[Task], vectors: Sequence[FloatArray]) -> Answer:
-        """Return the vectors by number."""
-        return {"digest": batch_digest(tasks)}, {f"vector/{k}": one for k, one in enumerate(vectors)}
-
-
-MakeWayOut = Callable[[str, Study, "SiteEndpoint"], WayOut]
-
-
 @dataclass(frozen=True)
 class SiteEvent:
     """What happened to one message, for the site's own log."""
@@ -282,18 +236,6 @@ class SiteEvent:
     code: str = ""
     error: Exception | None = field(default=None, repr=False)
     study: Study | None = field(default=None, repr=False)
-
-
-class Witness(Protocol):
-    """A site's part in the exchange of audit heads."""
-
-    def head(self) -> Mapping[str, Any] | None:
-        """Return where this site's audit log stands, signed, or None."""
-        ...
-
-    def hear(self, meta: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Keep what other sites said of their logs; return receipts for it."""
-        ...
 
 
 class Masking(Protocol):
@@ -323,16 +265,13 @@ class SiteEndpoint:
         ``(run id, study, whether numbers leave)``: refuses a run of a study that the owner did not approve, and counts
         one whose numbers leave. Asked before all other checks, so that a study nobody approved learns nothing else, with
         every message, so that an approval can be taken back, and before each new answer.
-    witness
-        Gives and keeps heads of audit logs; None gives none.
+    last_hash
+        Returns the hash of the last line of the site's log, which each answer takes along; empty if there is none.
     guards
         Makes the guards around the answers of a run (policy, noise, audit); None keeps the site's own.
     masked
         Makes, for a run, the function that answers the messages of secure aggregation, and forgets its keys; None refuses
         studies that ask for it. In such a study no vector leaves in any other way.
-    parts
-        Makes, for a run of a study with keepers, how answers leave as parts for these; None refuses such studies. In such
-        a study no vector leaves in any other way.
     keep
         Called at the end with (run id, result, personal arrays): writes to the site's own disk.
     on_event
@@ -346,10 +285,9 @@ class SiteEndpoint:
         *,
         checks: Sequence[StudyCheck] = (),
         approve: Callable[[str, Study, bool], None] | None = None,
-        witness: Witness | None = None,
+        last_hash: Callable[[], str] = lambda: "",
         guards: Callable[[str, Study], Sequence[Guard]] | None = None,
         masked: Masking | None = None,
-        parts: MakeWayOut | None = None,
         keep: Callable[[str, StudyResult, Mapping[str, np.ndarray]], None] | None = None,
         on_event: Callable[[SiteEvent], None] | None = None,
         max_bytes: int = MAX_MESSAGE_BYTES,
@@ -358,19 +296,15 @@ class SiteEndpoint:
         self._store = store
         self._checks = tuple(checks)
         self._approve = approve or (lambda run_id, study, begins: None)
-        self._witness = witness
+        self._last_hash = last_hash
         self._handlers: dict[str, Callable[[Request, SiteRecord], Answer]] = {
             "hello": self._hello,
             "task": self._task,
-            "batch": self._batch,
             "secagg": self._secagg,
             "finish": self._finish,
-            "heads": self._heads,
         }
         self._guards = guards
         self._masked = masked
-        self._parts = parts
-        self._way_out: tuple[str, WayOut] | None = None
         self._whole = site.data
         self._masking: tuple[str, Callable[[bytes], bytes]] | None = None
         self._asked: tuple[Request, SiteRecord] | None = None
@@ -405,6 +339,7 @@ class SiteEndpoint:
                 if request.kind != "hello":
                     self._study(record)
                 meta, arrays = handler(request, record)
+                meta = {**meta, "log": self._last_hash()}
                 return encode_reply(Reply(self.name, request.kind, request.run_id, request.seq, meta, arrays))
             except Exception as error:
                 return self._refusal(request, error)
@@ -482,11 +417,6 @@ class SiteEndpoint:
             raise SiteRefused(
                 "the study asks for secure aggregation, which is not set up at this site.", code="no-masking"
             )
-        if study.privacy.keepers and self._parts is None:
-            raise SiteRefused(
-                "the study names keepers, and this site knows none; `keepers` in its settings names the file of their keys.",
-                code="no-keepers",
-            )
         for check in self._checks:
             check(study)
 
@@ -507,7 +437,7 @@ class SiteEndpoint:
 
     def _hello(self, request: Request, record: SiteRecord) -> Answer:
         study = study_from_json(str(request.meta.get("study")))
-        version, first = str(request.meta.get("version")), first_questions(request)
+        version = str(request.meta.get("version"))
         if record.study and record.study != study.to_json():
             raise SiteRefused(
                 f"run {request.run_id!r} was opened with another study at this site.", code="other-study"
@@ -525,95 +455,28 @@ class SiteEndpoint:
         # A handshake begins a segment; the server's end of secure aggregation begins anew with new keys, so does ours.
         # What protects earlier sums is on disk: the register of sums, and for whom the last answer was opened.
         # A collection is one segment, however often its server was restarted.
-        self._masking = self._way_out = None
+        self._masking = None
         if not study.attendance.collects:
             self._forget_keys(request.run_id, study)
         said = announcement(study, self._site.data.variables)
         self._tell("agreed", request, task=study.method, sentence=said, study=study)
-        told = {} if first is None else {FIRST: np.frombuffer(self._first(first), dtype=np.uint8)}
-        return {"version": __version__, "last": record.current.seq, **self._head()}, told
-
-    def _first(self, request: Request) -> bytes:
-        """Return the reply to the questions that came with a greeting which was agreed to; it may be a refusal."""
-        try:
-            meta, arrays = self._batch(request, self._open_record(request))
-            return encode_reply(Reply(self.name, request.kind, request.run_id, request.seq, meta, arrays))
-        except Exception as error:
-            return self._refusal(request, error)
+        return {"version": __version__, "last": record.current.seq}, {}
 
     def _forget_keys(self, run_id: str, study: Study) -> None:
         self._masking = None
         if self._masked is not None and study.privacy.secure_aggregation:
             self._masked.forget(run_id)
 
-    def _head(self) -> dict[str, Any]:
-        head = None if self._witness is None else self._witness.head()
-        return {} if head is None else {"head": head}
-
-    def _heads(self, request: Request, record: SiteRecord) -> Answer:
-        """Keep the other sites' audit heads and give receipts for them."""
-        return ({} if self._witness is None else self._witness.hear(request.meta)), {}
-
     def _task(self, request: Request, record: SiteRecord) -> Answer:
-        if self._study(record).privacy.is_protected:
+        if self._study(record).privacy.secure_aggregation:
             raise SiteRefused(
-                "the answers of this study leave only under secure aggregation, or as parts for its keepers.",
-                code="masking-required",
+                "the answers of this study leave only under secure aggregation.", code="masking-required"
             )
         task = task_from(request)
         if task.participants is not None and self.name not in task.participants:
             raise ProtocolError(f"task {request.seq} does not ask this site.", code="not-asked")
         vector = self._vector(request, record, task)
         return {"digest": digest_of(task)}, {"vector": vector}
-
-    def _way(self, run_id: str, study: Study) -> WayOut:
-        """How the answers of a run leave: in the clear, or as parts for keepers."""
-        if not study.privacy.keepers:
-            return PlainWay()
-        if self._way_out is None or self._way_out[0] != run_id:
-            assert self._parts is not None
-            self._way_out = (run_id, self._parts(run_id, study, self))
-        return self._way_out[1]
-
-    def _batch(self, request: Request, record: SiteRecord) -> Answer:
-        """Answer several tasks, one after the other; the record is stored once."""
-        study = self._study(record)
-        if study.privacy.secure_aggregation:
-            raise SiteRefused(
-                "the answers of this study leave only under secure aggregation.", code="masking-required"
-            )
-        if study.privacy.epsilon is not None:
-            raise SiteRefused("the questions of a study with noise are asked one by one.", code="one-by-one")
-        tasks, way = tasks_from(request), self._way(record.run_id, study)
-        digest, n_tasks = batch_digest(tasks), len(tasks)
-        step = decide(record, request.seq, request.after, digest, n_tasks)
-        if step is not Step.REPEAT:
-            base = record.current if step is Step.EXECUTE else record.previous
-            self._site.state = dict(base.state)
-            channels = [replace(way.channel, digest=digest_of(task)) for task in tasks]
-            names = ", ".join(task.name for task in tasks)[:LONGEST]
-
-            def ended(task: Task, error: Exception) -> None:
-                self._tell_why(request, error, task=task.name)
-
-            with self._withheld(request, task=names):
-                found = self._site.answer_all(tasks, channels, ended)
-            vectors = [np.array(one, dtype=np.float64) for one in found]
-            # Why numbers cannot be shared or proved depends on them.
-            with self._withheld(request, task=names):
-                reply = encode(*way(request, tasks, vectors))
-            history = base.history
-            for task in tasks:
-                history = _longer(history, digest_of(task))
-            after = Snapshot(request.seq + n_tasks - 1, dict(self._site.state), history)
-            record = replace(record, previous=base, current=after, digest=digest, vector=None, reply=reply)
-            record = replace(record, opened=(), n_guaranteed=way.channel.n_guaranteed)
-            self._leave(record)
-            self._tell_notes(request, names, base, after)
-            tasks = tasks[: len(vectors)]
-        for task in tasks:
-            self._tell(step.value, request, task=task.name)
-        return decode(record.reply)
 
     def _tell_notes(self, request: Request, task: str, base: Snapshot, after: Snapshot) -> None:
         for note in notes_of(after.state) if notes_of(after.state) != notes_of(base.state) else ():
@@ -636,7 +499,7 @@ class SiteEndpoint:
             # The sites of a run's first sum are those of all its sums, so this answer is booked for them at once.
             opened = record.opened if step is Step.EXECUTE else ()
             record = replace(record, previous=base, current=after, digest=digest, vector=vector)
-            record = replace(record, opened=opened, n_guaranteed=channel.n_guaranteed, reply=b"")
+            record = replace(record, opened=opened, n_guaranteed=channel.n_guaranteed)
             self._leave(record)
             self._tell_notes(request, task.name, base, after)
         self._tell(step.value, request, task=task.name)
@@ -717,7 +580,7 @@ class SiteEndpoint:
             self._keep(request.run_id, result, personal)
         self._forget_keys(request.run_id, self._study(record))
         self._tell("finished", request, study=self._study(record))
-        return {"personal": sorted(personal), **self._head()}, {}
+        return {"personal": sorted(personal)}, {}
 
 
 def _longer(history: str, digest: str) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, Protocol
 
@@ -18,8 +18,8 @@ import numpy as np
 
 from feddbn import errors
 from feddbn.core.arrays import FloatArray
-from feddbn.core.encoding import decode, encode, own_meta
 from feddbn.errors import ProtocolError, StateError
+from feddbn.federation.protocol.encoding import decode, encode, own_meta
 from feddbn.federation.protocol.site import SiteState, task_from_fields
 from feddbn.federation.protocol.task import Sum, Task, task_digest
 from feddbn.words import one_line
@@ -45,7 +45,7 @@ _TRAVELLING: dict[str, type[errors.FeddbnError]] = {
 
 @dataclass(frozen=True)
 class Request:
-    """What the server asks: `kind` is hello, task, batch, secagg, heads or finish."""
+    """What the server asks: `kind` is hello, task, secagg or finish."""
 
     kind: str
     run_id: str
@@ -183,92 +183,6 @@ def task_from(request: Request) -> Task:
     return task
 
 
-MOST_TASKS = 64
-"""Tasks in one request: more than any study asks that does not wait for a sum."""
-
-
-KNOWN, DECLINED = "known", "declined"
-"""An earlier sum in a request, and a site that its answer does not fit under."""
-
-
-def batch_request(
-    tasks: Sequence[Task],
-    run_id: str,
-    seq: int,
-    after: int,
-    attempt: int = 0,
-    known: FloatArray | None = None,
-) -> Request:
-    """Return the request that carries some tasks to a site, of numbers `seq`, `seq` + 1, ...
-
-    `known` is an earlier sum that bounds what a site may send (`federation.protocol.batches`).
-    """
-    meta = {
-        "tasks": [{**task.fields(), "digest": digest_of(task)} for task in tasks],
-        "digest": batch_digest(tasks),
-        "attempt": attempt,
-    }
-    arrays = {f"{k}/{name}": array for k, task in enumerate(tasks) for name, array in task.arrays.items()}
-    arrays |= {} if known is None else {KNOWN: known}
-    return Request("batch", run_id, seq, after, meta, arrays)
-
-
-FIRST = "first"
-"""What the first questions, and their answers, are called in a greeting and in the reply to it."""
-
-
-def first_questions(request: Request) -> Request | None:
-    """Return the request for several tasks that a greeting carries, if it does: for sites that are reached seldom."""
-    inner = request.arrays.get(FIRST)
-    if inner is None:
-        return None
-    found = read_request(inner.tobytes())
-    if found.kind != "batch" or found.run_id != request.run_id:
-        raise ProtocolError("a greeting carries several tasks of its run, or nothing.", code="bad-message")
-    return found
-
-
-def known_in(request: Request) -> FloatArray | None:
-    """Return the earlier sum in a request, if there is one."""
-    known = request.arrays.get(KNOWN)
-    if known is not None and not (
-        known.dtype == np.float64 and known.ndim == 1 and known.size and np.isfinite(known).all()
-    ):
-        raise ProtocolError("the earlier sum in this message is none.", code="bad-message")
-    return known
-
-
-def tasks_from(request: Request) -> list[Task]:
-    """Return the tasks that a request carries; all their digests must fit their content. They ask every site."""
-    listed = request.meta.get("tasks")
-    if not isinstance(listed, list) or not 0 < len(listed) <= MOST_TASKS:
-        raise ProtocolError(f"a batch has 1 to {MOST_TASKS} tasks.", code="bad-message")
-    arrays: list[dict[str, np.ndarray]] = [{} for _ in listed]
-    for key, array in request.arrays.items():
-        if key == KNOWN:
-            continue
-        place, _, name = key.partition("/")
-        if not place.isdecimal() or int(place) >= len(listed):
-            raise ProtocolError(
-                f"the array {key[:LONGEST]!r} belongs to no task of this batch.", code="bad-message"
-            )
-        arrays[int(place)][name] = array
-    tasks = [task_from_fields(fields, found, None) for fields, found in zip(listed, arrays, strict=True)]
-    for task, fields in zip(tasks, listed, strict=True):
-        if digest_of(task) != fields.get("digest"):
-            raise ProtocolError(
-                f"the digest of task {task.name!r} does not fit its content.", code="wrong-digest"
-            )
-    if batch_digest(tasks) != request.meta.get("digest"):
-        raise ProtocolError("the digest of this batch does not fit its content.", code="wrong-digest")
-    return tasks
-
-
-def batch_digest(tasks: Sequence[Task]) -> str:
-    """Return a SHA-256 of all tasks of a batch, in order."""
-    return hashlib.sha256(" ".join(["batch", *map(digest_of, tasks)]).encode()).hexdigest()
-
-
 def digest_of(task: Task) -> str:
     """Return a SHA-256 of everything a site program reads; the note is not part of it."""
     return task_digest(task.fields(), task.arrays, task.participants)
@@ -331,8 +245,6 @@ class SiteRecord:
     digest, vector
         The last executed task and the answer to it, after every guard: a repeat sends the same bytes,
         so noise is never drawn twice for one release.
-    reply
-        The same for the last tasks that were asked together: what left.
     opened
         The sites for whose masked sum of the last task this site has helped to open the masks, or may: those of the
         sum before. It helps for no others.
@@ -350,7 +262,6 @@ class SiteRecord:
     vector: FloatArray | None = None
     opened: tuple[str, ...] = ()
     n_guaranteed: int = 1
-    reply: bytes = b""
 
 
 def encode_record(record: SiteRecord) -> bytes:
@@ -359,8 +270,6 @@ def encode_record(record: SiteRecord) -> bytes:
     arrays.update({f"current/{k}": v for k, v in record.current.state.items()})
     if record.vector is not None:
         arrays["vector"] = record.vector
-    if record.reply:
-        arrays["reply"] = np.frombuffer(record.reply, dtype=np.uint8)
     meta = {"type": "site-record", "run": record.run_id, "site": record.site}
     begun = {"study": record.study, "version": record.version}
     numbers = {"previous": record.previous.seq, "current": record.current.seq, "digest": record.digest}
@@ -388,8 +297,7 @@ def decode_record(message: bytes, run_id: str, site: str) -> SiteRecord:
         part, _, name = key.partition("/")
         if part in states:
             states[part][name] = array
-    # Records of earlier versions have no histories; a run goes on with the version it began with.
-    before, now = meta.get("histories", ("", ""))
+    before, now = meta["histories"]
     return SiteRecord(
         run_id,
         site,
@@ -400,8 +308,7 @@ def decode_record(message: bytes, run_id: str, site: str) -> SiteRecord:
         str(meta["digest"]),
         arrays.get("vector"),
         tuple(meta["opened"]),
-        int(meta.get("n_guaranteed", 1)),
-        arrays["reply"].tobytes() if "reply" in arrays else b"",
+        int(meta["n_guaranteed"]),
     )
 
 
@@ -440,17 +347,10 @@ class Header:
 
 @dataclass(frozen=True)
 class Entry:
-    """One sum; `first` is the number of the first that was asked together with it. One without contributors was not made."""
+    """One sum, and the digest of the task that it answers."""
 
-    seq: int
     digest: str
     answer: Sum
-    first: int
-
-    @property
-    def is_ahead(self) -> bool:
-        """Whether it was asked on a guess, or not made: it counts only if the program comes to ask for it."""
-        return self.seq > self.first or not self.answer.contributors
 
 
 class Journal:
@@ -469,34 +369,15 @@ class Journal:
 
     def add(self, digest: str, answer: Sum) -> bytes:
         """Append a sum and return its record."""
-        entry = Entry(len(self.entries), digest, answer, len(self.entries))
-        meta = {"type": "sum", "seq": entry.seq, "digest": digest, "sites": list(answer.contributors)}
+        meta = {"type": "sum", "digest": digest, "sites": list(answer.contributors)}
         record = self._record(meta, {"value": answer.value})
-        self.entries.append(entry)
-        return record
-
-    def add_batch(self, digests: Sequence[str], answers: Sequence[Sum]) -> bytes:
-        """Append sums that were asked together, all or none."""
-        meta = {"type": "sums", "seq": len(self.entries), "digests": list(digests)}
-        sites = [list(one.contributors) for one in answers]
-        record = self._record(
-            {**meta, "sites": sites}, {f"value/{k}": one.value for k, one in enumerate(answers)}
-        )
-        self.entries += batch_entries(len(self.entries), digests, answers)
+        self.entries.append(Entry(digest, answer))
         return record
 
     def _record(self, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> bytes:
         record = encode({**meta, "before": self.last}, arrays)
         self.last = hashlib.sha256(record).hexdigest()
         return record
-
-
-def batch_entries(first: int, digests: Sequence[str], answers: Sequence[Sum]) -> list[Entry]:
-    """Return the entries of sums that were asked together, of numbers `first`, `first` + 1, ..."""
-    return [
-        Entry(first + k, digest, answer, first)
-        for k, (digest, answer) in enumerate(zip(digests, answers, strict=True))
-    ]
 
 
 def read_journal(records: Iterable[bytes]) -> Journal | None:
@@ -516,13 +397,9 @@ def read_journal(records: Iterable[bytes]) -> Journal | None:
                 code="damaged-journal",
             )
         last = hashlib.sha256(record).hexdigest()
-        if journal is not None and meta.get("type") == "sums":
-            sums = [Sum(arrays[f"value/{k}"], tuple(sites)) for k, sites in enumerate(meta["sites"])]
-            journal.entries += batch_entries(len(journal.entries), meta["digests"], sums)
-        elif journal is not None:
+        if journal is not None:
             answer = Sum(arrays["value"], tuple(meta["sites"]))
-            seq = int(meta["seq"])
-            journal.entries.append(Entry(seq, str(meta["digest"]), answer, seq))
+            journal.entries.append(Entry(str(meta["digest"]), answer))
         elif meta.get("type") == "journal":
             run_id, study, digest, version = (
                 str(meta[k]) for k in ("run", "study", "study_digest", "version")

@@ -25,10 +25,11 @@ from feddbn.core.designs.cells import (
     site_profile,
 )
 from feddbn.core.designs.design import ONE_MEAN, RECORDING_MEANS, Basis, Design, Nuisance, are_public_units
-from feddbn.core.designs.features import BEND, CURVE, SMOOTH
+from feddbn.core.designs.features import BEND, CURVE
 from feddbn.core.designs.lags import RowsAlone
 from feddbn.core.designs.recordings import CompleteSite, Recording, SiteData, training_site
-from feddbn.core.kinds import read_coding, read_kinds
+from feddbn.core.kinds import read_coding
+from feddbn.data.kinds import read_kinds
 from feddbn.errors import DataError, Given, ParameterError
 from feddbn.federation.protocol.task import (
     MOST_LAGS,
@@ -89,7 +90,7 @@ class BlockWish:
     Attributes
     ----------
     kind
-        "rows", "calendar" or "column"; "regime" where every site has its own clock.
+        "rows", "calendar" or "column".
     rows
         Rows in a block, None where the data decide.
     period
@@ -170,20 +171,18 @@ T = TypeVar("T")
 
 FUNCTIONS = MappingProxyType({"spline": CURVE, "quadratic": BEND})
 """Which part of a design stands for which choice of `features`; a map of a user's own stands for itself."""
-NOISY_FUNCTIONS = MappingProxyType({**FUNCTIONS, "spline": SMOOTH})
 _FILLING_SEED = 0
 _FARTHEST_BLOCK = 10**12
 
 
-def functions_of(features: str, noisy: bool = False) -> str:
-    """Return which part of a design stands for a choice of `features`; under noise splines have fewer functions."""
-    return (NOISY_FUNCTIONS if noisy else FUNCTIONS).get(features, features)
+def functions_of(features: str) -> str:
+    """Return which part of a design stands for a choice of `features`."""
+    return FUNCTIONS.get(features, features)
 
 
 def features_of(functions: str) -> str:
     """Inverse of `functions_of`."""
-    known = (name for name in FUNCTIONS if functions in (FUNCTIONS[name], NOISY_FUNCTIONS[name]))
-    return next(known, functions)
+    return next((name for name, known in FUNCTIONS.items() if known == functions), functions)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -380,11 +379,7 @@ class RowsQuestion(Treatment, Question):
         need(self.robust in ("none", *by), f"'robust' is {self.robust!r}")
         if self.functions:
             asked = scope.parameters.get("features", "linear")
-            known = (
-                tuple(FUNCTIONS.values())
-                if asked == "auto"
-                else (functions_of(str(asked), scope.unit is not None),)
-            )
+            known = tuple(FUNCTIONS.values()) if asked == "auto" else (functions_of(str(asked)),)
             need(self.functions in known, f"its functions are {self.functions!r}", "other-functions")
             wants = bool(scope.parameters.get("interactions", False))
             need(wants or not self.products, "it multiplies variables", "other-functions")
@@ -415,12 +410,6 @@ class RowsQuestion(Treatment, Question):
     def feature_maps(self) -> tuple[str, ...]:
         """The choice of `features` that its functions stand for."""
         return (features_of(self.functions),) if self.functions else ()
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether it is about all rows as they are, of every site, but for what is taken off recordings."""
-        others = (self.fold, self.functions, self.kinds, self.n_blocks)
-        return not set(self.done_to_rows) - {"means", "trends", "cycles"} and not any(others)
 
     @property
     def is_look(self) -> bool:
@@ -461,7 +450,7 @@ class RowsQuestion(Treatment, Question):
         found = [
             # Which cells are empty, and who does not fit, depends neither on lags nor on folds.
             Constant("which cells are empty", self._cells),
-            Constant("which sites abstain", (self.abstain,), hides_sites=True),
+            Constant("which sites abstain", (self.abstain,)),
             Constant(
                 "means, trends and cycles" + self.place,
                 (self.center, self.degree, self.periods),
@@ -571,7 +560,7 @@ class RowsQuestion(Treatment, Question):
         return self.design_of(self.variables, self.n_lags)
 
     def design_of(self, variables: Sequence[str], n_lags: int) -> Design:
-        """Return the same for a site that holds other variables or lags."""
+        """Return the same for a site that holds other variables, or for other lags."""
         return Design.linear(variables, n_lags, self.nuisance)
 
     def rows_of(self, data: SiteData) -> SiteData:

@@ -2,8 +2,8 @@
 
 Rules of this file
 ------------------
-- A site program is a pure function of what it finds `Here` and the question. It answers for many sites at once; a
-  real site is one of one. So a simulation and a deployed site run the same lines.
+- A site program is a pure function of what it finds `Here` and the question. A simulated site and a deployed one run it
+  alike.
 - State is a flat dict of numpy arrays, so that it can be stored without pickle and restored bit for bit.
 - A memo keeps what can be computed again: it is never stored, may be empty at any time, and no answer depends on it.
 - Wrappers (audit, policy, clipping and noise) see tasks and vectors, never algorithms: each is a `Guard`.
@@ -13,17 +13,14 @@ Rules of this file
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
-from operator import is_
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.backend.device import HOST, Device
-from feddbn.core.designs.recordings import SiteData, stacks
+from feddbn.core.designs.recordings import SiteData
 from feddbn.data.memory import AlignedSite
 from feddbn.errors import ProtocolError, StateError
 from feddbn.federation.protocol.task import Question, Task
@@ -42,55 +39,46 @@ def with_notes(state: SiteState, notes: Sequence[Finding]) -> SiteState:
 
 
 def notes_of(state: Mapping[str, np.ndarray]) -> tuple[Finding, ...]:
-    """What a site's programs have to tell its owner; states of earlier versions have sentences."""
+    """What a site's programs have to tell its owner."""
     stored = state.get(_NOTES)
     lines = [] if stored is None else bytes(stored).decode().split("\n")
-    return tuple(
-        Finding.from_dict(json.loads(line))
-        if line.startswith("{")
-        else Finding("text", "note", {"text": line})
-        for line in lines
-    )
+    return tuple(Finding.from_dict(json.loads(line)) for line in lines)
 
 
 @dataclass(frozen=True)
 class Here:
-    """What a program may read of one site; `data` and `state` are not to be written to. `device` is where it multiplies."""
+    """What a program may read of a site; `data` and `state` are not to be written to, only `memo` is."""
 
     name: str
     data: SiteData
     state: SiteState
-    device: Device = HOST
+    memo: Memo = field(default_factory=dict)
 
 
-Answers = tuple[Sequence[SiteState], FloatArray]
 _Program = Callable[[Here, Any], tuple[SiteState, FloatArray]]
+_Units = Callable[[Here, Any, str], Iterator[FloatArray]]
 
 
 @dataclass(frozen=True)
 class SiteTask:
-    """How sites answer one kind of question.
+    """How a site answers one kind of question.
 
     Attributes
     ----------
     question
         The kind; its name is the task's.
     answer
-        ``(sites, question, memo) -> (their new states, (K, n) their vectors)``.
+        ``(here, question) -> (new state, vector)``.
     units
-        Yields one site's vector split by unit of privacy, where that is possible.
+        Yields the vector split by unit of privacy, where that is possible.
     length
         How long an answer is, where the question alone tells; split by unit, an answer may have no unit at all.
-    adds_up
-        Names of state arrays, for questions whose answer is linear in these and depends on nothing else: the answers of
-        many sites then add up to the answer of one site with the sum of their arrays.
     """
 
     question: type[Question]
-    answer: Callable[[Sequence[Here], Any, Memo], Answers]
-    units: Callable[[Here, Any, str], Iterator[FloatArray]] | None = None
+    answer: _Program
+    units: _Units | None = None
     length: Callable[[Any], int] | None = None
-    adds_up: Callable[[Any], tuple[str, ...]] = lambda question: ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -101,40 +89,6 @@ class SiteTask:
     def purpose(self, name: str) -> str:
         """What a site gives away by answering a question of this name."""
         return self.question.forms.get(name.rpartition(".")[2], self.question.purpose)
-
-
-def one_by_one(
-    answer: Callable[[Here, Any], tuple[SiteState, FloatArray]],
-) -> Callable[[Sequence[Here], Any, Memo], Answers]:
-    """Return the program for many sites from one for a single site."""
-    return stacked(answer, lambda question: False)
-
-
-def sum_of_units(
-    question: type[Question], units: Callable[[Here, Any, str], Iterator[FloatArray]]
-) -> SiteTask:
-    """Return the task whose answer is the sum of its units of privacy; a site has at least one recording."""
-
-    def answer(here: Here, question: Any) -> tuple[SiteState, FloatArray]:
-        total: FloatArray | None = None
-        for vector in units(here, question, "recording"):
-            total = vector if total is None else total + vector
-        if total is None:
-            raise ProtocolError(
-                f"this site has no recording to answer task {question.name!r} with.", code="no-recording"
-            )
-        return here.state, total
-
-    return SiteTask(question, one_by_one(answer), units)
-
-
-def stacked_vectors(vectors: Sequence[FloatArray], task: str) -> FloatArray:
-    """(K, n) the vectors of K sites, which must be of one length."""
-    if len({vector.shape for vector in vectors}) != 1:
-        raise ProtocolError(
-            f"the sites answered task {task!r} with vectors of different lengths.", code="different-lengths"
-        )
-    return np.stack(vectors)
 
 
 _REGISTRY: dict[str, SiteTask] = {}
@@ -230,39 +184,33 @@ class Guard:
         """Return what may leave the site."""
         return vector
 
-    def leaves(self) -> None:
-        """All that `after` has seen since the last time leaves now."""
-
     def refused(self, task: Task, error: Exception, channel: Channel) -> None:
         """Take note that the task was refused; the error goes on to whoever asked."""
 
-    def stays(self) -> None:
-        """Nothing that `after` has seen since the last time leaves."""
+    def ended(self, task: Task, leaves: bool) -> None:
+        """The question has been dealt with; `leaves` tells whether what `after` has seen leaves now."""
 
 
 class Site:
     """One site: its data, its state and the guards around its answers."""
 
-    def __init__(
-        self, name: str, data: SiteData, guards: Sequence[Guard] = (), device: Device = HOST
-    ) -> None:
+    def __init__(self, name: str, data: SiteData, guards: Sequence[Guard] = ()) -> None:
         self.name = name
         self.data = data
-        self.device = device
         self.guards = tuple(guards)
         self.state: SiteState = {}
         self._memo: Memo = {}
 
     def with_data(self, data: SiteData) -> Site:
         """Return the same site, guards and state with other data and nothing remembered."""
-        site = Site(self.name, data, self.guards, self.device)
+        site = Site(self.name, data, self.guards)
         site.state = self.state
         return site
 
     @property
     def here(self) -> Here:
         """What a program may read."""
-        return Here(self.name, self.data, self.state, self.device)
+        return Here(self.name, self.data, self.state, self._memo)
 
     def here_for(self, question: Question) -> Here:
         """The same without variables that a question is not about."""
@@ -273,66 +221,15 @@ class Site:
 
     def answer(self, task: Task, channel: Channel = PLAIN) -> FloatArray:
         """Return the vector for `task` and keep the new state."""
-        return self.answer_all([task], [channel])[0]
-
-    def answer_all(
-        self,
-        tasks: Sequence[Task],
-        channels: Sequence[Channel],
-        ended: Callable[[Task, Exception], None] = lambda task, error: None,
-    ) -> list[FloatArray]:
-        """Return the vectors for some tasks, one after the other, and keep the new state.
-
-        If one of them may not be asked, none is answered. One that cannot be answered from the data ends the list, unless it
-        is the first: what comes before it is answered as if each had been asked alone. `ended` hears of it. An answer after
-        which nothing else may be answered ends the list, too (`Question.lets_go_on`).
-        """
-        before = self.state
+        leaves = False
         try:
-            for task, channel in zip(tasks, channels, strict=True):
-                with self._refusing(task, channel):
-                    site_task(task.name)
-                    for guard in self.guards:
-                        guard.before(task, self.state, channel)
-            vectors: list[FloatArray] = []
-            for task, channel in zip(tasks, channels, strict=True):
-                try:
-                    vectors.append(self._answer(task, channel, is_new=len(tasks) > 1))
-                except OSError:
-                    raise
-                except Exception as error:
-                    if not vectors:
-                        raise
-                    ended(task, error)
-                    break
-                if not task.question.lets_go_on(vectors[-1]):
-                    break
+            program = site_task(task.name)
             for guard in self.guards:
-                guard.leaves()
-            return vectors
-        except BaseException:
-            self.state = before
-            for guard in self.guards:
-                guard.stays()
-            raise
-
-    def _answer(self, task: Task, channel: Channel, is_new: bool) -> FloatArray:
-        with self._refusing(task, channel):
-            if is_new:
-                # What was answered since it was looked at counts, too.
-                for guard in self.guards:
-                    guard.before(task, self.state, channel)
-            state, vector = self._make(site_task(task.name), task, channel)
+                guard.before(task, self.state, channel)
+            state, vector = self._make(program, task, channel)
             for guard in self.guards:
                 vector = guard.after(task, vector, channel)
-        self.state = state
-        return vector
-
-    @contextmanager
-    def _refusing(self, task: Task, channel: Channel) -> Iterator[None]:
-        """Tell guards of a refusal."""
-        try:
-            yield
+            self.state, leaves = state, True
         except OSError:
             # A full disk is no refusal: it tells nothing about data, and the same question may be asked again.
             raise
@@ -341,6 +238,10 @@ class Site:
             for guard in self.guards:
                 guard.refused(task, error, channel)
             raise
+        finally:
+            for guard in self.guards:
+                guard.ended(task, leaves)
+        return vector
 
     def _make(self, program: SiteTask, task: Task, channel: Channel) -> tuple[SiteState, FloatArray]:
         here = self.here_for(task.question)
@@ -350,176 +251,46 @@ class Site:
             made = guard.make(program, here, task, channel)
             if made is not None:
                 return made
-        return answer_of_one(program, here, task.question, self._memo)
-
-
-def answer_of_one(
-    program: SiteTask, here: Here, question: Question, memo: Memo | None = None
-) -> tuple[SiteState, FloatArray]:
-    """Return the new state and the vector of a single site."""
-    states, vectors = program.answer([here], question, {} if memo is None else memo)
-    return states[0], vectors[0]
-
-
-def answer_together(sites: Sequence[Site], task: Task, memo: Memo) -> FloatArray:
-    """Return (K, n) the vectors of simulated sites, computed together unless one of them has guards."""
-    if any(site.guards for site in sites):
-        return stacked_vectors([site.answer(task) for site in sites], task.name)
-    here = [site.here_for(task.question) for site in sites]
-    states, vectors = site_task(task.name).answer(here, task.question, memo)
-    for site, state in zip(sites, states, strict=True):
-        site.state = state
-    return vectors
-
-
-# Programs that answer for many small sites as if they were one, along a leading axis.
-
-
-def stacked(
-    answer: Callable[[Here, Any], tuple[SiteState, FloatArray]],
-    may_be: Callable[[Any], bool],
-    own: Sequence[str] = (),
-) -> Callable[[Sequence[Here], Any, Memo], Answers]:
-    """Return the program for many sites from one for a single site that also reads a `StackedSite`.
-
-    Sites that are alike are answered for together, all others one by one; every site has its own vector and state.
-
-    Parameters
-    ----------
-    may_be
-        Whether a question may be answered so; the answer must then depend on data and question only.
-    own
-        Names of the arrays that it adds to a state and that have the leading axis; others are the same for all.
-    """
-
-    def answers(sites: Sequence[Here], question: Any, memo: Memo) -> Answers:
-        found: list[tuple[SiteState, FloatArray] | None] = [None] * len(sites)
-        if may_be(question) and all(here.device is HOST for here in sites):
-            for places, data in stacks([here.data for here in sites], question.q):
-                state, vectors = answer(Here("many sites", data, {}), question)
-                for k, place in enumerate(places):
-                    # Copies: a view would keep the arrays of all sites alive as long as one site keeps its own.
-                    added = {key: np.array(value[k]) if key in own else value for key, value in state.items()}
-                    found[place] = ({**sites[place].state, **added}, vectors[k])
-        each = [
-            answer(here, question) if known is None else known
-            for here, known in zip(sites, found, strict=True)
-        ]
-        return [state for state, _ in each], stacked_vectors([vector for _, vector in each], question.name)
-
-    return answers
+        return program.answer(here, task.question)
 
 
 def answers(
-    kind: type[Question],
-    units: Callable[[Here, Any, str], Iterator[FloatArray]] | None = None,
-    length: Callable[[Any], int] | None = None,
-    *,
-    together: Callable[[Any], bool] | None = None,
-    own: Sequence[str] = (),
+    kind: type[Question], units: _Units | None = None, length: Callable[[Any], int] | None = None
 ) -> Callable[[_Program], _Program]:
-    """Make a program of a single site answer questions of a kind; see `SiteTask`.
-
-    `together` and `own` are what `stacked` asks for, where it can also answer for many small sites at once.
-    """
+    """Make a program answer questions of a kind; see `SiteTask`."""
 
     def register(program: _Program) -> _Program:
-        every = one_by_one(program) if together is None else stacked(program, together, own)
-        register_site_task(SiteTask(kind, every, units, length))
+        register_site_task(SiteTask(kind, program, units, length))
         return program
 
     return register
 
 
-# A site's state as a named, versioned record: every field is an array with a leading axis for the sites.
-#
-# A program reads the record of the sites it answers for, computes with it, and keeps it; each site stores its own part under
-# the record's name. A record of another version is refused: a run goes on with the version it began with.
-
-TOGETHER = "together"
-"""Where a memo keeps the records of sites that were asked together, as arrays of all of them."""
-# Bytes of them that are worth keeping a second time; beyond, they are put together anew in every round.
-_ROOM = 1 << 28
-
-
 @dataclass(frozen=True)
 class Record:
-    """Base of the records; a subclass is a frozen dataclass of arrays (K, ...).
+    """Part of a site's state as a named record: a subclass is a frozen dataclass of arrays.
 
     Attributes
     ----------
-    prefix, version
-        Name of the record and version of its fields.
+    prefix
+        Name of the record.
     """
 
     prefix: ClassVar[str]
-    version: ClassVar[int]
 
     @classmethod
-    def is_in(cls, state: Mapping[str, np.ndarray]) -> bool:
-        """Whether a state holds such a record of this version."""
-        found = state.get(f"{cls.prefix}.version")
-        if found is not None and int(found) != cls.version:
-            raise StateError(
-                f"this site's {cls.prefix} state has version {int(found)}, but this feddbn reads {cls.version}; "
-                "finish the run with the version it began with.",
-                code="other-version",
-            )
-        return found is not None
-
-    @classmethod
-    def read(
-        cls, states: Sequence[Mapping[str, np.ndarray]], memo: Memo | None = None, first: str = ""
-    ) -> Self:
-        """Return the record of these sites together; a memo may know it from what was kept last.
-
-        `first` is the name of the first of them, under which the memo has it.
-        """
-        known = {} if memo is None else memo.get(TOGETHER, {})
-        kept, record = known.get((cls, first), ((), None))
-        if len(kept) == len(states) and all(map(is_, kept, states)) and isinstance(record, cls):
-            return record
-        if not all(cls.is_in(state) for state in states):
+    def read(cls, state: Mapping[str, np.ndarray]) -> Self:
+        """Return the record in a state."""
+        try:
+            values: dict[str, Any] = {item.name: state[f"{cls.prefix}.{item.name}"] for item in fields(cls)}
+        except KeyError:
             raise StateError(
                 f"this site has no {cls.prefix} state of this run; it must begin with its first round.",
                 code="no-state",
-            )
-        values: dict[str, Any] = {
-            item.name: np.stack([state[f"{cls.prefix}.{item.name}"] for state in states])
-            for item in fields(cls)
-        }
+            ) from None
         return cls(**values)
 
-    def kept(
-        self,
-        states: Sequence[Mapping[str, np.ndarray]],
-        only: Iterable[str] | None = None,
-        memo: Memo | None = None,
-        first: str = "",
-    ) -> list[SiteState]:
-        """Return the sites' states with this record in them; `only` names the fields that have changed.
-
-        A memo keeps it for the next `read` of the same states.
-        """
-        names = [item.name for item in fields(self)] if only is None else list(only)
-        columns = [(f"{self.prefix}.{name}", getattr(self, name)) for name in names]
-        version = np.array(self.version)
-        # Copies: a view would keep the arrays of all sites alive as long as one site keeps its own.
-        new = [
-            {
-                **state,
-                f"{self.prefix}.version": version,
-                **{key: np.array(array[k]) for key, array in columns},
-            }
-            for k, state in enumerate(states)
-        ]
-        if memo is not None:
-            known = memo.setdefault(TOGETHER, {})
-            known.pop((type(self), first), None)
-            if self._n_bytes + sum(record._n_bytes for _, record in known.values()) <= _ROOM:
-                known[type(self), first] = (tuple(new), self)
-        return new
-
-    @property
-    def _n_bytes(self) -> int:
-        return sum(getattr(self, item.name).nbytes for item in fields(self))
+    def kept(self, state: Mapping[str, np.ndarray]) -> SiteState:
+        """Return the state with this record in it."""
+        own = {f"{self.prefix}.{item.name}": np.asarray(getattr(self, item.name)) for item in fields(self)}
+        return {**state, **own}

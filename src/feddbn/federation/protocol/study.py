@@ -27,10 +27,11 @@ from pydantic import (
 )
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.encoding import decode, encode
-from feddbn.core.kinds import Kind, read_kinds
+from feddbn.core.kinds import Kind
+from feddbn.data.kinds import read_kinds
 from feddbn.data.times import clock_of_step
 from feddbn.errors import FeddbnError, ParameterError
+from feddbn.federation.protocol.encoding import decode, encode
 from feddbn.federation.protocol.rows import MOST_BLOCKS
 from feddbn.federation.protocol.site import SiteState
 from feddbn.federation.protocol.task import Federation
@@ -92,9 +93,6 @@ class Privacy(Table):
 
     `max_norm` is the largest Euclidean norm of any answer: each site keeps a longer one at home, and a sum that is longer
     than its sites can make it ends the run.
-
-    `keepers` names two independent parties instead of masks: a site splits its answers into a part for each, and what they
-    open together is the sum. Each part comes with a proof that rows could have made the answer.
     """
 
     secure_aggregation: bool = False
@@ -106,22 +104,11 @@ class Privacy(Table):
     clip: float | None = Field(default=None, gt=0)
     n_colluding: int = Field(default=1, ge=1)
     max_norm: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    keepers: tuple[Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$")], ...] = ()
-
-    @property
-    def is_protected(self) -> bool:
-        """Whether nobody can open anything but sums: by masks, or by two keepers."""
-        return self.secure_aggregation or bool(self.keepers)
-
-    @property
-    def takes_batches(self) -> bool:
-        """Whether questions can be asked together: not under masks, which hide one sum each, or where noise is booked."""
-        return not self.secure_aggregation and self.epsilon is None
 
     @property
     def has_sampling_noise(self) -> bool:
         """Whether its sums carry noise of a share of their own sampling errors."""
-        return self.is_protected and self.epsilon is None and self.protection == "noise"
+        return self.secure_aggregation and self.epsilon is None and self.protection == "noise"
 
     @property
     def hides_rows(self) -> bool:
@@ -135,17 +122,6 @@ class Privacy(Table):
                 "max_norm cannot be combined with epsilon, because whether a site refuses would tell what no noise covers; "
                 "use clip, which bounds every unit, or remove one of them"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _two_keepers(self) -> Privacy:
-        if not self.keepers:
-            return self
-        if len(self.keepers) != 2 or len(set(self.keepers)) != 2:
-            raise ValueError("keepers must be two different names")
-        for name in ("secure_aggregation", "epsilon", "max_norm"):
-            if getattr(self, name) not in (False, None):
-                raise ValueError(f"keepers cannot be combined with {name}; remove one of them")
         return self
 
 
@@ -243,8 +219,7 @@ class Study(Table):
     one with a table of how well this and other methods predict such rows; or a check of the data, from which nothing is
     learned. `lead` says who answers for the study, `about` what it is for; both are
     part of what the owners of the data approve. `update_of` names an earlier run of the same question: sites hold new rows
-    now, and their sums are added to those of that run. `despite` is why the lead sends it although its plan has red
-    lines. It is said when the study is sent, so it is not part of what owners have approved; they read it in their logs.
+    now, and their sums are added to those of that run.
     """
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,39}$")
@@ -266,7 +241,6 @@ class Study(Table):
     lead: str = Field(default="", max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")
     about: About = Field(default_factory=About)
     update_of: str = Field(default="", pattern=r"^([a-z0-9][a-z0-9._-]{0,63})?$")
-    despite: str = Field(default="", max_length=500, pattern=r"^[^\x00-\x1f\x7f]*$")
 
     @field_validator("variables", "sites")
     @classmethod
@@ -274,13 +248,6 @@ class Study(Table):
         if len(set(names)) != len(names):
             raise ValueError("a name appears twice")
         return names
-
-    @model_validator(mode="after")
-    def _keepers_are_no_sites(self) -> Study:
-        both = sorted(set(self.privacy.keepers) & {*self.sites, "server"})
-        if both:
-            raise ValueError(f"privacy.keepers names {both[0]!r}, which is a site; keepers hold no data")
-        return self
 
     @model_validator(mode="after")
     def _units_of_variables(self) -> Study:
@@ -365,11 +332,6 @@ class Study(Table):
         return max((method.lag_reach for method in known if method is not None), default=1)
 
     @property
-    def has_curves(self) -> bool:
-        """Whether its parameters name functions that effects may have beside straight lines."""
-        return self.parameters.get("features", "linear") not in ("linear", "auto")
-
-    @property
     def kinds(self) -> dict[str, Kind]:
         """Variable -> its kind, of those for which its parameters declare one."""
         said: Any = self.parameters.get("kinds") or {}
@@ -377,17 +339,15 @@ class Study(Table):
 
     def to_json(self) -> str:
         """Return the canonical text: equal studies give equal text."""
-        # A study that uses none of these has the text that it had before there were any.
+        # What a study does not use is not in its text, which people read.
         unused: dict[str, Any] = {goal: True for goal, _ in GOALS if goal != self.goal}
         unused |= dict.fromkeys(
-            _unused(
-                self, "units", "step", "held_by", "rows", "goal", "lead", "about", "update_of", "despite"
-            ),
+            _unused(self, "units", "step", "held_by", "rows", "goal", "lead", "about", "update_of"),
             True,
         )
         if self.about != About():
             unused["about"] = _unused(self.about, *About.model_fields)
-        unused["privacy"] = _unused(self.privacy, "max_norm", "n_colluding", "protection", "keepers")
+        unused["privacy"] = _unused(self.privacy, "max_norm", "n_colluding", "protection")
         unused["attendance"] = set() if self.attendance.collects else {"window_h", "enough"}
         values = self.model_dump(mode="json", exclude=unused)
         return json.dumps(values, sort_keys=True, separators=(",", ":"))
@@ -395,8 +355,7 @@ class Study(Table):
     @property
     def digest(self) -> str:
         """SHA-256 of the canonical text of what owners approve."""
-        told = self.model_copy(update={"despite": ""}) if self.despite else self
-        return hashlib.sha256(told.to_json().encode()).hexdigest()
+        return hashlib.sha256(self.to_json().encode()).hexdigest()
 
 
 def _unused(table: Table, *names: str) -> set[str]:
@@ -430,7 +389,7 @@ def check_about(study: Study, source: str, refusal: type[FeddbnError] = Paramete
 def check_sites(study: Study) -> None:
     """Refuse a study that cannot be run with the number of sites it names, before anything is sent."""
     n, privacy, attendance = len(study.sites), study.privacy, study.attendance
-    if privacy.is_protected and n < privacy.min_sites:
+    if privacy.secure_aggregation and n < privacy.min_sites:
         raise ParameterError(
             f"privacy.min_sites = {privacy.min_sites}, but the study names {n} sites; name more sites or lower it."
         )
@@ -440,7 +399,6 @@ def check_sites(study: Study) -> None:
             "name more sites or lower it."
         )
     fewest = usual_threshold(n, privacy.min_sites) if privacy.secure_aggregation else 1
-    fewest = min(n, privacy.min_sites) if privacy.keepers else fewest
     if attendance.enough is not None and not fewest <= attendance.enough <= n:
         raise ParameterError(
             f"attendance.enough = {attendance.enough}, but sums of this study need {fewest} to {n} sites; choose one of "
@@ -625,7 +583,6 @@ def _unknown(name: str, known: Sequence[str]) -> ParameterError:
 def check_goal(study: Study) -> None:
     """Refuse a study whose method cannot reach its goal, with these parameters and this noise."""
     method = study_method(study.method)
-    check_keepers(study)
     if study.update_of:
         check_update(study, [name for name in study_methods() if _METHODS[name].update is not None])
     if study.goal == "network":
@@ -646,31 +603,6 @@ def check_goal(study: Study) -> None:
     way.check(study)
 
 
-KEEPER_METHODS = ("oneshot", "fdbnl", "latent", "summary")
-"""Methods that learn from first looks and sums of products alone; FDBNL by its usual schedule."""
-
-
-def check_keepers(study: Study) -> None:
-    """Refuse a study with two keepers that needs other sums than proofs are made for."""
-    if not study.privacy.keepers:
-        return
-    given = study.parameters
-    is_able = set(study.methods) <= set(KEEPER_METHODS) and study.goal in ("network", "confidence", "check")
-    if not is_able or given.get("schedule", "gram") != "gram" or study.held_out is not None:
-        raise ParameterError(
-            f"privacy.keepers: two keepers open sums of products and surveys only; use method = "
-            f"{', '.join(map(repr, KEEPER_METHODS))} (fdbnl with schedule = 'gram') without held-out rows, or "
-            "secure_aggregation = true.",
-            code="keepers-method",
-        )
-    if study.update_of or study.some_variables_may_be_missing:
-        raise ParameterError(
-            "privacy.keepers: every site answers for all variables and all its rows; remove update_of and "
-            "some_variables_may_be_missing, or use secure_aggregation = true.",
-            code="keepers-rows",
-        )
-
-
 def check_noise(study: Study) -> None:
     """Refuse a study that promises noise and asks for sums that sites do not protect by noise."""
     if study.privacy.epsilon is None:
@@ -680,6 +612,12 @@ def check_noise(study: Study) -> None:
         raise ParameterError(
             f"privacy.epsilon: method {study.method!r} asks for sums that carry no noise; use {able}, or "
             "remove epsilon."
+        )
+    features = study.parameters.get("features", "linear")
+    if features not in ("linear", "auto"):
+        raise ParameterError(
+            f"privacy.epsilon: features = {features!r} asks for sums of curves, which carry no noise; use features = "
+            "'linear', or remove epsilon."
         )
 
 

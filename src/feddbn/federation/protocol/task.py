@@ -124,7 +124,7 @@ class Scope:
 # Rules of this file
 # ------------------
 # - A question is a frozen dataclass whose fields say what they may hold: `whole`, `number`, `flag`, `choice`, `text`,
-#   `names`, `wholes`, `numbers`, `designs`, `array`. They are checked when the object is made, so that a server cannot
+#   `names`, `wholes`, `numbers`, `array`. They are checked when the object is made, so that a server cannot
 #   send and a site cannot read a question that is out of bounds.
 # - `params` and `arrays` are what travels; `read` is the one way back. An unknown, a missing or a doubtful value
 #   is refused with a sentence before any row of data is read.
@@ -231,21 +231,6 @@ def numbers(least: float = -LARGEST, most: float = LARGEST, default: Any = MISSI
     )
 
 
-def designs(default: Any = MISSING) -> Any:
-    """A field for designs, at least one, or their descriptions."""
-
-    def read(name: str, value: Any) -> tuple[Design, ...]:
-        Rule(lambda value: isinstance(value, (tuple, list)) and bool(value), ("a list of designs",)).check(
-            name, value
-        )
-        try:
-            return tuple(item if isinstance(item, Design) else Design.from_dict(item) for item in value)
-        except ParameterError as error:
-            raise ParameterError(f"{name} must be a list of designs: {error}") from None
-
-    return _spec(read, default)
-
-
 def array(*axes: str, default: Any = MISSING) -> Any:
     """A field for a float64 array with these axes, every entry finite."""
 
@@ -277,15 +262,12 @@ class Constant:
         How many different values an honest run may come to.
     size
         How much one value asks for, where that is added up over a run.
-    hides_sites
-        Whether sums that differ by it would show a site: where answers leave in the clear it may change.
     """
 
     what: str
     value: tuple[object, ...]
     most: int = 1
     size: int = 1
-    hides_sites: bool = False
 
     @property
     def digest(self) -> str:
@@ -335,34 +317,6 @@ class View:
     part_of: Callable[[IntArray, NDArray[np.generic] | None], IntArray] | None = None
     n_parameters: int = 0
     is_rounded: bool = False
-
-
-Part = tuple[str, int]
-"""What some numbers of an answer are, and their size: ("gram", q) are count, totals and upper triangle of products of q
-columns, ("scatter", q) the upper triangle of a positive semi-definite matrix, and ("numbers", m) m numbers of any kind."""
-_LENGTHS: Mapping[str, Callable[[int], int]] = {
-    "gram": lambda q: (q + 1) * (q + 2) // 2,
-    "scatter": lambda q: q * (q + 1) // 2,
-    "numbers": lambda m: m,
-}
-
-
-def part_length(part: Part) -> int:
-    """How many numbers a part of an answer has."""
-    kind, size = part
-    return _LENGTHS[kind](size)
-
-
-def parts_of(question: Question, length: int) -> tuple[Part, ...]:
-    """What the numbers of an answer of this length are; refused if the question tells another length."""
-    parts = question.parts or (("numbers", length),)
-    told = sum(map(part_length, parts))
-    if told != length:
-        raise ProtocolError(
-            f"an answer to task {question.name!r} has {told} numbers, and this one has {length}.",
-            code="different-lengths",
-        )
-    return parts
 
 
 @dataclass(frozen=True)
@@ -445,25 +399,9 @@ class Question:
         return tuple(getattr(self, "features", ()))
 
     @property
-    def parts(self) -> tuple[Part, ...]:
-        """What the numbers of an answer are, one after the other; empty: numbers, and the question does not tell how many."""
-        return ()
-
-    @property
     def varying(self) -> Question:
-        """The question whose sampling error the answer has, or each of its equally long parts: itself, but for resamples."""
+        """The question whose sampling error the answer has, or each of its equally long pieces: itself, but for resamples."""
         return self
-
-    def usual_sum(self, n_sites: int) -> FloatArray | None:
-        """The sum that most federations have, so that the next questions can be asked with this one; None: nobody knows.
-
-        If the sum is another one, what was asked on it is not used.
-        """
-        return None
-
-    def lets_go_on(self, answer: FloatArray) -> bool:
-        """Whether a site with this answer may answer what is asked along with it, on the guess of `usual_sum`."""
-        return True
 
     @property
     def reach(self) -> int:
@@ -551,14 +489,11 @@ class Task:
         Names of the sites asked, or None for all of them.
     note
         Progress for people (round, h, residuals); no program reads it and it does not travel.
-    along
-        Tasks that come next whatever the answer is: they may be asked along with this one. They do not travel with it.
     """
 
     question: Question
     participants: tuple[str, ...] | None = None
     note: Mapping[str, float] = field(default_factory=dict)
-    along: tuple[Task, ...] = ()
 
     @property
     def name(self) -> str:
@@ -680,14 +615,6 @@ Observer = Callable[[Task, Sum], None]
 def asking(program: ServerProgram[T], change: Callable[[Question], Question]) -> ServerProgram[T]:
     """Run a server program with every question changed."""
     return _changed(program, lambda task: replace(task, question=change(task.question)))
-
-
-def with_next(program: ServerProgram[T], following: ServerProgram[Any]) -> ServerProgram[T]:
-    """Run a server program whose first task says that the first of another program comes next, whatever the answer is."""
-    along = (next(following),)
-    following.close()
-    waiting = [along]
-    return _changed(program, lambda task: replace(task, along=waiting.pop()) if waiting else task)
 
 
 def asked_of(program: ServerProgram[T], sites: tuple[str, ...]) -> ServerProgram[T]:

@@ -36,8 +36,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from feddbn.core.arrays import FloatArray, IntArray
-from feddbn.core.backend.device import HOST, Device
-from feddbn.core.designs.cells import FilledSite, off_nuisance
+from feddbn.core.designs.cells import FilledSite
 from feddbn.core.designs.design import ONE_MEAN, Design, Nuisance, TimeBasis, design_rows
 from feddbn.core.designs.gram import nuisance_basis, recording_gram, tried_grams, whole_rows
 from feddbn.core.designs.recordings import (
@@ -46,8 +45,6 @@ from feddbn.core.designs.recordings import (
     CompleteSite,
     Recording,
     SiteData,
-    leading_axes,
-    side_by_side,
     training_site,
     usable_runs,
 )
@@ -66,11 +63,10 @@ from feddbn.core.statistics.moments import (
     upper_triangle,
 )
 from feddbn.errors import DataError, Given, MissingExtra, ParameterError, ProtocolError
-from feddbn.federation.protocol.rows import FUNCTIONS, NOISY_FUNCTIONS, RowsQuestion
+from feddbn.federation.protocol.rows import RowsQuestion
 from feddbn.federation.protocol.site import Here, SiteState, answers
 from feddbn.federation.protocol.task import (
     Constant,
-    Part,
     Plan,
     Planned,
     Scope,
@@ -186,7 +182,7 @@ class GramQuestion(RowsQuestion):
             "known": (self.known, ("rows",)),
             "pairs": (self.pairs, ("pairs",)),
             "diagonal": (self.diagonal, ("diagonal",)),
-            "clip_bound": (self.clip_bound is not None, ("rows", "functions")),
+            "clip_bound": (self.clip_bound is not None, ("rows",)),
             "origin": (self.origin is not None, ("rows", "pairs", "diagonal", "blocks", "resamples")),
         }
         for name, (is_given, forms) in more.items():
@@ -254,25 +250,6 @@ class GramQuestion(RowsQuestion):
         return *found, Constant(what + self.place, (self.origin,), MOST_ORIGINS)
 
     @property
-    def parts(self) -> tuple[Part, ...]:
-        """Products of rows are positive semi-definite; those over pairs of present cells need not be."""
-        q, tried = self.n_columns, len(self.try_degrees)
-        if self.diagonal:
-            return (("numbers", 1 + 2 * q + self.d),)
-        if self.pairs:
-            return (("numbers", 2 + q * q + (1 + tried) * (1 + q * (q + 1))),)
-        if self.n_blocks or self.resampling:
-            return (("gram", q),) * (self.stop - self.first if self.resampling else self.n_blocks)
-        found: list[Part] = [("gram", q)]
-        if self.is_trying:
-            found += [("numbers", 1), ("scatter", q)] * tried + [("numbers", 1)]
-        if self.shape:
-            found.append(("numbers", 2 * self.d + 1))
-        if self.known:
-            found.append(("numbers", self.q * (self.q + 1) // 2))
-        return tuple(found)
-
-    @property
     def varying(self) -> GramQuestion:
         """Resamples lie around the data themselves, noise and all."""
         return replace(self, first=-1, stop=0) if self.resampling else self
@@ -281,11 +258,6 @@ class GramQuestion(RowsQuestion):
     def reads_incomplete_rows(self) -> bool:
         """In pairs they count, for what they hold."""
         return self.pairs or super().reads_incomplete_rows
-
-    @property
-    def is_plain(self) -> bool:
-        """Also without resampling, and of complete rows."""
-        return super().is_plain and self.form == "rows"
 
     @property
     def is_trying(self) -> bool:
@@ -317,7 +289,7 @@ def _answer(here: Here, question: GramQuestion) -> tuple[SiteState, FloatArray]:
         parts.append(_shapes(seen) if moments.n else np.zeros(2 * question.d + 1))
     if question.known:
         parts.append(upper_triangle(_known(here, question, moments)))
-    return state, side_by_side(parts, leading_axes(here.data))
+    return state, np.concatenate(parts)
 
 
 # Moments of the rows that any question about rows is about.
@@ -360,7 +332,7 @@ def local_moments(
         return state, Moments(float(state["moments.n"]), state["moments.mean"], state["moments.scatter"])
     total = Moments.empty(design.q)
     for recording in training_parts(here.data, question):
-        total = total.merge(recording_moments(design, recording, question.row_model, here.device))
+        total = total.merge(recording_moments(design, recording, question.row_model))
     if total.n == 0:
         if any(len(whole_rows(design, recording)[0]) for recording in training_parts(here.data, question)):
             raise DataError(
@@ -386,15 +358,13 @@ def _remembered(state: SiteState, question: RowsQuestion, design: Design, total:
     }
 
 
-def recording_moments(
-    design: Design, recording: Recording, row_model: FloatArray | None, device: Device = HOST
-) -> Moments:
+def recording_moments(design: Design, recording: Recording, row_model: FloatArray | None) -> Moments:
     """The moments of one recording: of its complete rows, or of all of them with empty cells filled in as expected."""
     if row_model is None or len(row_model) != design.q + 1:
-        return recording_gram(design, CompleteRows(recording), device).moments
+        return recording_gram(design, CompleteRows(recording)).moments
     rows, times = whole_rows(design, recording)
     if not np.isnan(rows).any():
-        return recording_gram(design, recording, device).moments
+        return recording_gram(design, recording).moments
     return expected_moments(rows, row_model[1:], row_model[0], nuisance_basis(design.nuisance, times))
 
 
@@ -432,11 +402,11 @@ def _tried(here: Here, question: GramQuestion) -> tuple[SiteState, FloatArray, M
         return state, products, None if is_linear else design_moments(here, question)
     total = Moments.empty(q)
     for recording in training_parts(here.data, question):
-        moments, grams = tried_grams(question.design, CompleteRows(recording), tried, here.device)
+        moments, grams = tried_grams(question.design, CompleteRows(recording), tried)
         parts = [
-            part for gram in grams for part in (np.array([gram.n_removed]), upper_triangle(gram.own.scatter))
+            part for gram in grams for part in (np.array([gram.n_removed]), upper_triangle(gram.scatter))
         ]
-        products = products + side_by_side(parts, leading_axes(here.data))
+        products = products + np.concatenate(parts)
         total = total.merge(moments)
     if not is_linear:
         return state, products, total
@@ -507,10 +477,6 @@ def own_nuisances(
     if nuisance.scope == "all":
         yield from read()
         return
-    if nuisance.scope != "recording":
-        raise ParameterError(
-            f"scope={nuisance.scope!r}: residuals can be checked for means of recordings only."
-        )
     basis = TimeBasis.over(nuisance, runs) if nuisance.has_time else None
 
     def columns(time: int, m: int) -> FloatArray:
@@ -756,7 +722,7 @@ def require_separate_units(question: RowsQuestion, unit: str) -> None:
 def _units(here: Here, question: GramQuestion, unit: str) -> Iterator[FloatArray]:
     question.require_variables(here.data)
     require_separate_units(question, unit)
-    if question.form not in ("rows", "functions"):
+    if question.form != "rows":
         raise ParameterError(
             f"task {question.name!r}: noise is fitted to one matrix of products of rows as they are."
         )
@@ -768,30 +734,18 @@ def _units(here: Here, question: GramQuestion, unit: str) -> Iterator[FloatArray
         raise ParameterError("known=True: noise is fitted to moments alone, not to what rows are worth.")
     if question.shape:
         raise ParameterError("shape=True: the shape of the data has no bound to which noise could be fitted.")
-    known = (*FUNCTIONS.values(), *NOISY_FUNCTIONS.values())
-    if unit == "row" and question.functions and question.functions not in known:
-        raise ParameterError(
-            f"features={question.functions!r}: functions of one's own may look at several rows; protect unit='recording'.",
-            code="functions-mix",
-        )
     for recording in question.treated(here.data).recordings():
         # Nothing is drawn here: that one recording's cells are drawn would change those of the next.
-        seen = off_nuisance(recording, question.nuisance) if question.functions else recording
+        rows_of = CompleteRows(recording)
         if unit == "row":
-            for rows in design_rows(question.design, CompleteRows(seen).blocks()):
+            for rows in design_rows(question.design, rows_of.blocks()):
                 yield from (Moments.of_rows(row[None]).to_sums(question.origin) for row in rows.values)
         else:
-            yield recording_gram(question.design, CompleteRows(seen)).moments.to_sums(question.origin)
+            yield recording_gram(question.design, rows_of).moments.to_sums(question.origin)
 
 
 _FORMS = {"diagonal": _diagonal, "pairs": _pairs, "blocks": _blocks, "resamples": _resamples}
-answers(
-    GramQuestion,
-    _units,
-    lambda question: sums_length(question.n_columns),
-    together=lambda question: question.is_plain,
-    own=("moments.mean", "moments.scatter"),
-)(_answer)
+answers(GramQuestion, _units, lambda question: sums_length(question.n_columns))(_answer)
 
 
 @dataclass(frozen=True)

@@ -353,16 +353,6 @@ class CountsQuestion(RowsQuestion):
         design = Design.linear(data.variables, 0) if self.is_look else self.design
         return (self.view(design, is_rounded=True, n_parameters=0),)
 
-    def usual_sum(self, n_sites: int) -> FloatArray | None:
-        """Every variable varies in enough rows of all sites; how rows fall into blocks and levels nobody knows."""
-        if not self.is_look:
-            return None
-        return np.repeat([float(n_sites), 0.0], self.d)
-
-    def lets_go_on(self, answer: FloatArray) -> bool:
-        """Not if a variable varies in few rows here: what else is asked would show these."""
-        return not self.is_look or not np.any(answer[self.d :])
-
     @property
     def n_counts(self) -> int:
         """How many numbers an answer has."""

@@ -15,20 +15,6 @@ What is told and what is not
   sites, and in every study for the same bins.
 - A pair of variables that few sites have in a bin would be these sites' sum: ``counts.lags`` asks for it first, in zeros and
   ones, and the next question leaves such pairs out (`cells`).
-
-Under differential privacy
---------------------------
-*Theorem.* Let every recording r have the vector v(r) of the sums over pairs of its own readings, counted from a public origin
-in public units and kept within `FARTHEST` of them, and let w(r) be v(r), scaled down to length `bound` where it is longer.
-With one recording more or less the sum over w changes by one w(r), and so by at most `bound` in the Euclidean norm.
-
-*Proof.* No pair has readings of two recordings, and v(r) depends on nothing but r, the public origin and units, the bins and
-the cells that are asked for: no mean of the site, no number of readings, no other recording. What is scaled is v(r) alone;
-so are the bins, by their widths (`noise_weights`).
-
-So noise is that of the Gaussian mechanism with this bound, for `unit="recording"`. It is the reason why a noisy question has
-`origin` and `scale`, leaves nothing out for being seldom, and bounds far cells by each recording's own numbers only. Scaling
-shortens counts and products alike, so that what a long recording says keeps its direction.
 """
 
 from __future__ import annotations
@@ -58,14 +44,11 @@ from feddbn.data.times import parse_freq
 from feddbn.errors import DataError, Given, ParameterError
 from feddbn.federation.protocol.rows import RowsQuestion
 from feddbn.federation.protocol.site import Here, SiteState, answers
-from feddbn.federation.protocol.task import Constant, Scope, View, array, choice, number, whole
-from feddbn.federation.sums.gram import require_separate_units
+from feddbn.federation.protocol.task import Constant, Scope, View, array, choice, whole
 from feddbn.federation.sums.in_view import LEAST
 
 SHORTEST, LONGEST = 0.125, 32.0
 """Delays that are looked at where nobody says it, in steps; rows are never nearer than one."""
-FARTHEST = 8.0
-"""Under noise readings are kept within so many public units of the origin."""
 _HOUR = 3600 * 10**9
 
 
@@ -106,20 +89,6 @@ def lag_design(
 def study_design(variables: Sequence[str], parameters: Mapping[str, Any]) -> LagDesign:
     """The bins that the parameters of a study say."""
     return lag_design(variables, *(parameters.get(name) for name in ("step", "shortest", "longest")))
-
-
-def public_units(units: Any, variables: Sequence[str]) -> tuple[FloatArray, FloatArray]:
-    """Return (d,) origin and scale of each variable, from what a study with noise says: name -> (level, scale)."""
-    try:
-        found = np.array([[float(one) for one in units[name]] for name in variables]).reshape(-1, 2)
-        if np.isfinite(found).all() and (found[:, 1] > 0).all():
-            return found[:, 0], found[:, 1]
-    except (KeyError, TypeError, ValueError):
-        pass
-    raise ParameterError(
-        f"{Given('units', units)} must give each variable its usual level and a positive scale that everybody may know, such "
-        "as {'pulse': [80, 15]}; noise is fitted to them."
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -226,10 +195,6 @@ class LagsQuestion(_Lags):
     ----------
     cells
         (bins, d, d) 1 for what is told, 0 for what is left out. None: all is told.
-    origin, scale
-        (d,) public level and unit of each variable, where noise is added; None: the site counts from its own mean.
-    clip_bound
-        The bound to which sites clip where they add noise.
     """
 
     name = "gram.lags"
@@ -238,42 +203,17 @@ class LagsQuestion(_Lags):
     )
 
     cells: FloatArray | None = array("bins", "d", "d", default=None)
-    origin: FloatArray | None = array("d", default=None)
-    scale: FloatArray | None = array("d", default=None)
-    clip_bound: float | None = number(0.0, default=None)
 
     def check(self) -> None:
-        """Public units go together."""
+        """Cells are told or not."""
         super().check()
-        if (self.origin is None) != (self.scale is None) or (self.clip_bound and self.scale is None):
-            raise self.wrong("'origin' and 'scale' go together, and 'clip_bound' with them")
-        if self.scale is not None and not (self.scale > 0).all():
-            raise self.wrong("'scale' must be positive")
         if self.cells is not None and not np.isin(self.cells, (0.0, 1.0)).all():
             raise self.wrong("'cells' must be zeros and ones")
-
-    def check_scope(self, scope: Scope) -> None:
-        """Public units are those of a study with noise, and of no other."""
-        super().check_scope(scope)
-        is_noisy = scope.unit is not None
-        scope.require(
-            is_noisy == (self.scale is not None), self.name, "public units are for studies with noise"
-        )
-        if self.origin is not None and self.scale is not None:
-            origin, scale = public_units(scope.parameters.get("units"), self.variables)
-            is_same = np.array_equal(origin, self.origin) and np.array_equal(scale, self.scale)
-            scope.require(is_same, self.name, "it has other public units than the study")
 
     @property
     def constants(self) -> tuple[Constant, ...]:
         """Also what is told: the same question with fewer cells is another sum of the same numbers."""
-        found = (*super().constants, Constant("pairs of variables that are told", (self.cells,)))
-        return found if self.scale is None else (*found, Constant("public units", (self.origin, self.scale)))
-
-    @property
-    def is_noisy(self) -> bool:
-        """Whether readings are counted in public units, to which noise is fitted."""
-        return self.scale is not None
+        return *super().constants, Constant("pairs of variables that are told", (self.cells,))
 
     def telling(self, enough: BoolArray) -> LagsQuestion:
         """The same without cells that do not have enough."""
@@ -284,17 +224,6 @@ class LagsQuestion(_Lags):
     def length(self) -> int:
         """How many numbers an answer has."""
         return lags_length(self.lag_design)
-
-
-def noise_weights(design: LagDesign) -> FloatArray:
-    """What the numbers of an answer are multiplied by where noise is added: wide bins hold more pairs, as many times as wide.
-
-    So the noise is the same part of what is told in every bin, and no number is much larger than all others.
-    """
-    widths = np.diff(design.edges)
-    each = np.concatenate([[1.0], widths[0] / widths])
-    cells = np.tile(np.repeat(each, design.d**2), 3)
-    return np.concatenate([cells, np.ones(design.d + 1), [1.0 / design.edges[-1]]])
 
 
 def lags_length(design: LagDesign) -> int:
@@ -345,12 +274,6 @@ class SummedLags:
         sums = LagSums(design.edges, counts, products, delays, zeros, zeros, n_recordings, time)
         return cls(sums, vector[3 * size : 3 * size + design.d])
 
-    def in_units(self, origin: FloatArray, scale: FloatArray) -> SummedLags:
-        """From public units to those of the data."""
-        products = self.sums.products * np.outer(scale, scale)
-        totals = scale * self.totals + origin * np.diagonal(self.sums.counts[0])
-        return SummedLags(replace(self.sums, products=products), totals)
-
 
 def _summed(question: LagsQuestion, recordings: Iterator[list[Reading]], level: FloatArray) -> SummedLags:
     """Sums over some recordings, about a level or about the mean of each."""
@@ -380,58 +303,22 @@ def _totals(pieces: Sequence[Reading], d: int) -> tuple[FloatArray, FloatArray]:
     return totals, n
 
 
-def _in_public_units(question: LagsQuestion, pieces: list[Reading]) -> list[Reading]:
-    if question.origin is None or question.scale is None:
-        return pieces
-    return [
-        (times, np.clip((values - question.origin) / question.scale, -FARTHEST, FARTHEST))
-        for times, values in pieces
-    ]
-
-
 def _answer(here: Here, question: LagsQuestion) -> tuple[SiteState, FloatArray]:
     question.require_variables(here.data)
     if question.abstains(here.state):
         return here.state, np.zeros(question.length)
     level = np.zeros(question.d)
-    if not question.is_noisy and question.center == "none":
+    if question.center == "none":
         totals, n = np.zeros(question.d), np.zeros(question.d)
         for pieces in question.readings(here.data):
             total, number_of = _totals(pieces, question.d)
             totals, n = totals + total, n + number_of
         level = totals / np.maximum(n, 1.0)
-    found = _summed(
-        question, (_in_public_units(question, one) for one in question.readings(here.data)), level
-    )
-    return here.state, _told(found, question)
+    found = _summed(question, question.readings(here.data), level)
+    return here.state, found.to_sums(question.lag_design, question.cells)
 
 
-def _told(found: SummedLags, question: LagsQuestion) -> FloatArray:
-    vector = found.to_sums(question.lag_design, question.cells)
-    return vector * noise_weights(question.lag_design) if question.is_noisy else vector
-
-
-def _units(here: Here, question: LagsQuestion, unit: str) -> Iterator[FloatArray]:
-    """One vector for each recording; see the theorem above."""
-    question.require_variables(here.data)
-    require_separate_units(question, unit)
-    if unit != "recording":
-        raise ParameterError(
-            "a reading is in a pair with every other one of its recording; protect unit='recording'.",
-            code="unit-mixes",
-        )
-    if not question.is_noisy:
-        raise ParameterError(
-            f"{Given('units')} must say levels and scales that everybody may know: those of a site would let one recording "
-            "change the sums of others.",
-            code="units-needed",
-        )
-    for pieces in question.readings(here.data):
-        one = _summed(question, iter([_in_public_units(question, pieces)]), np.zeros(question.d))
-        yield _told(one, question)
-
-
-answers(LagsQuestion, _units, lambda question: question.length)(_answer)
+answers(LagsQuestion, length=lambda question: question.length)(_answer)
 
 
 @dataclass(frozen=True, kw_only=True)

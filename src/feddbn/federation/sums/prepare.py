@@ -136,7 +136,7 @@ class Prepare(Settings):
         return without_defined(self.definitions, variables) if self.definitions else tuple(variables)
 
     def keys(self) -> list[str]:
-        """Names of the fields that are not at their defaults: ``**AS_THEY_ARE`` gives flat arguments, as in version 0.2."""
+        """Names of the fields that are not at their defaults, as in ``{**AS_THEY_ARE}``."""
         return [one.name for one in fields(self) if getattr(self, one.name) != one.default]
 
     def __getitem__(self, name: str) -> Any:

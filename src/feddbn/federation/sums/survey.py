@@ -21,7 +21,6 @@ from feddbn.core.arrays import FloatArray, may_lack_cells
 from feddbn.core.designs.cells import CELL_MAPS, BoundedSite, site_profile
 from feddbn.core.designs.recordings import pieces
 from feddbn.core.statistics.diagnostics import outputs_of
-from feddbn.core.statistics.made_up import N_MADE_UP, made_up_sums
 from feddbn.core.statistics.survey import (
     FEWEST_SITES,
     N_FREQUENCIES,
@@ -83,9 +82,9 @@ class SurveyQuestion(LookQuestion):
 
     name = "survey.first"
     purpose = (
-        "how many cells are empty, far from the median of their recording, on a line with their neighbours or equal to them, "
-        "whether other variables are far then, how changes of a variable go on, spectra, whether all cells of a variable are "
-        "counts or 0 and 1, and if asked sums of log standard deviations and correlations of single sites"
+        "how many cells are empty or far from the median of their recording, whether other variables are far then, spectra, "
+        "whether all cells of a variable are counts or 0 and 1, and if asked sums of log standard deviations and "
+        "correlations of single sites"
     )
 
     profiles: str = choice("none", "scales", "whole", default="none")
@@ -129,10 +128,6 @@ class AgreementQuestion(LookQuestion):
         length = profile_length(outputs, _profile_lags(outputs, self.n_lags))
         scope.require(len(self.total) == length, self.name, f"a profile has {length} numbers")
 
-    def usual_sum(self, n_sites: int) -> FloatArray | None:
-        """No site differs from the others."""
-        return np.zeros(N_AGREE)
-
     @property
     def constants(self) -> tuple[Constant, ...]:
         """Who is compared with made-up sums again and again shows what it has."""
@@ -160,8 +155,6 @@ class Survey:
         Cycles that stand out, the strongest first, in rows.
     objections
         (2, d) how many sites have a cell that is no whole number from 0 on, and one that is neither 0 nor 1.
-    made_up
-        (N_MADE_UP, d) by which values show that somebody made them (`core.statistics.made_up`).
     total, squares
         Sums of profiles, which are those of all variables but inputs.
     inputs
@@ -178,7 +171,6 @@ class Survey:
     n_still: FloatArray
     periods: tuple[float, ...]
     objections: FloatArray
-    made_up: FloatArray
     total: FloatArray
     squares: FloatArray
     inputs: tuple[int, ...] = ()
@@ -233,8 +225,8 @@ def survey_program(
     d = len(variables)
     question = SurveyQuestion(n_lags=n_lags, variables=variables, inputs=inputs, profiles=profiles)
     total = (yield Task(question)).value
-    sizes = (_HEAD, d, d, d, N_FREQUENCIES, 2 * d, N_MADE_UP * d)
-    head, far, cells, still, spectrum, objecting, made_up, rest = np.split(total, np.cumsum(sizes))
+    sizes = (_HEAD, d, d, d, N_FREQUENCIES, 2 * d)
+    head, far, cells, still, spectrum, objecting, rest = np.split(total, np.cumsum(sizes))
     rows, recordings, empty, n_spectra, n_sites, *company = head.tolist()
     sums, squares = np.split(rest, 2)
     length = rows / max(recordings, 1.0)
@@ -250,7 +242,6 @@ def survey_program(
         still,
         periods,
         objecting.reshape(2, d),
-        made_up.reshape(N_MADE_UP, d),
         sums,
         squares,
         inputs,
@@ -267,7 +258,7 @@ def survey_plan(
 
 def survey_length(question: SurveyQuestion) -> int:
     """How many numbers an answer to the survey has."""
-    return _HEAD + (5 + N_MADE_UP) * question.d + N_FREQUENCIES + 2 * _profile_size(question)
+    return _HEAD + 5 * question.d + N_FREQUENCIES + 2 * _profile_size(question)
 
 
 def _profile_size(question: SurveyQuestion) -> int:
@@ -282,7 +273,7 @@ def _survey(here: Here, question: SurveyQuestion) -> tuple[SiteState, FloatArray
     d = question.d
     rows = empty = spectra = 0.0
     cells, spectrum, with_rows = np.zeros(d), np.zeros(N_FREQUENCIES), set[int]()
-    objecting, made_up = np.zeros((2, d), dtype=bool), np.zeros((N_MADE_UP, d))
+    objecting = np.zeros((2, d), dtype=bool)
     data = question.mapped(here.data)
     bounded = BoundedSite(data, inputs=question.inputs)
     for recording, read in itertools.groupby(bounded.read(), itemgetter(0)):
@@ -294,7 +285,6 @@ def _survey(here: Here, question: SurveyQuestion) -> tuple[SiteState, FloatArray
                 absent = np.isnan(values).sum(axis=0)
                 cells, empty = cells - absent, empty + float(absent.sum())
             objecting |= objections(values)
-            made_up += made_up_sums(values)
             power, number_of = periodogram(without_slow_part(values))
             spectrum, spectra = spectrum + power, spectra + number_of
     outputs, size = outputs_of(d, question.inputs), _profile_size(question)
@@ -307,7 +297,7 @@ def _survey(here: Here, question: SurveyQuestion) -> tuple[SiteState, FloatArray
             state |= {"agreement.profile": profile, "agreement.rows": np.array(found[1])}
     head = np.array([rows, float(len(with_rows)), empty, spectra, float(found is not None)])
     far = [bounded.known.company, bounded.n_far(), cells, bounded.is_still & (cells > 0)]
-    parts = [head, *far, spectrum, objecting.ravel(), made_up.ravel(), profile, profile**2]
+    parts = [head, *far, spectrum, objecting.ravel(), profile, profile**2]
     return state, np.concatenate(parts)
 
 

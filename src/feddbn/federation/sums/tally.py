@@ -108,14 +108,9 @@ class Tally:
             n_lags = int(stored["n_lags"])
             moments = Moments.from_dict(stored, len(names) * (n_lags + 1))
             # A question checks what may be done to rows.
-            # Up to 0.2 far cells were left out by limits.
-            before = {"cell_maps": (), "robust": "none" if stored.get("limits") is None else "site"}
-            done = {name: (before | dict(stored))[name] for name in _KEPT}
-            checked = GramQuestion(n_lags=n_lags, variables=names, **done)
+            checked = GramQuestion(n_lags=n_lags, variables=names, **{name: stored[name] for name in _KEPT})
             treatment = Treatment(**{name: getattr(checked, name) for name in _KEPT})
-            # Files of version 0.2 do not say it.
-            rank = float(stored.get("rank", 0.0))
-            return cls(names, n_lags, moments, treatment, int(stored["n_parts"]), rank)
+            return cls(names, n_lags, moments, treatment, int(stored["n_parts"]), float(stored["rank"]))
         except (KeyError, TypeError, ValueError, ProtocolError) as error:
             raise FileError(
                 f"{where} holds sums that cannot be read ({error}); fit all rows again."

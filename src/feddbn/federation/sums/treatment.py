@@ -31,7 +31,7 @@ from feddbn.core.statistics.moments import Moments, correlations, sums_length, s
 from feddbn.core.statistics.survey import FEWEST_SITES, MOST_CYCLES, N_FREQUENCIES
 from feddbn.errors import DataError, Given
 from feddbn.federation.protocol.rows import Treatment, treated
-from feddbn.federation.protocol.task import Plan, Planned, ServerProgram, Task, with_next
+from feddbn.federation.protocol.task import Plan, Planned, ServerProgram, Task
 from feddbn.federation.sums.gram import GramQuestion
 from feddbn.federation.sums.prepare import Prepare
 from feddbn.federation.sums.statistics import FAR_FROM_ZERO
@@ -291,16 +291,11 @@ def asked_moments_program(
             treatment = replace(treatment, robust=robust, inputs=survey.inputs)
     elif prepare.noisy and prepare.robust == "auto":
         treatment = replace(treatment, robust="recording", inputs=prepare.input_places(variables))
-    first = _told(variables, n_lags, prepare, survey, treatment, shape)
+    told, cost = yield from _told(variables, n_lags, prepare, survey, treatment, shape)
     gains_evidence = None
-    if survey is None or not (prepare.gains == "site" or (prepare.gains == "auto" and survey.may_have_gains)):
-        told, cost = yield from first
-    else:
-        if prepare.on_disagreement == "ignore":
-            # What sites are brought to is known already: both can be asked for together.
-            common = replace(treatment, log_scales=survey.log_scales, inputs=survey.inputs)
-            first = with_next(first, _told(variables, n_lags, prepare, survey, common, False))
-        told, cost = yield from first
+    if survey is not None and (
+        prepare.gains == "site" or (prepare.gains == "auto" and survey.may_have_gains)
+    ):
         stayed_out = n_disagreeing if treatment.abstain else 0
         log_scales = _log_scales(told.moments, survey) if stayed_out else survey.log_scales
         scales = replace(treatment, log_scales=log_scales, inputs=survey.inputs)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
 from feddbn.errors import (
@@ -39,6 +39,7 @@ class Turn:
 
 SAME_ANSWER = 5
 LONGEST_PAUSE_S = 10.0
+_HASH = re.compile("[0-9a-f]{64}")
 PASSING = frozenset({"not-approved", "not-stored", "budget-in-use", "gone-on"})
 """Codes of refusals that time may cure: an owner has not decided yet, a disk is full, another process is busy."""
 
@@ -66,7 +67,7 @@ class Line:
     """The server's line to the sites of one run.
 
     `refused` has the last word of sites that refuse by policy, state or privacy, `said` what sites said no with in the
-    attempt under way.
+    attempt under way, `logs` the hash of the last line of each site's log, as its last answer said.
     """
 
     def __init__(self, exchange: Exchange, run_id: str, tell: Tell, pause_s: float) -> None:
@@ -76,9 +77,9 @@ class Line:
         self._pause_s = pause_s
         self.refused: dict[str, FeddbnError] = {}
         self.said: dict[str, FeddbnError] = {}
+        self.logs: dict[str, str] = {}
         self._odd: set[str] = set()
         self._told: dict[str, str] = {}
-        self._known: dict[tuple[str, bytes], bytes] = {}
 
     @property
     def reasons(self) -> Mapping[str, FeddbnError]:
@@ -114,10 +115,7 @@ class Line:
     def ask(self, messages: Mapping[str, bytes], what: str, seq: int) -> dict[str, Reply]:
         """Send and return the replies; a damaged, stale or foreign reply counts as none, like a refusal."""
         answers: dict[str, Reply] = {}
-        known = {site: self._known.pop((site, message), None) for site, message in messages.items()}
-        unknown = {site: message for site, message in messages.items() if known[site] is None}
-        raw = {site: reply for site, reply in known.items() if reply is not None}
-        raw |= self._exchange(unknown) if unknown or not messages else {}
+        raw = self._exchange(messages)
         for site in sorted(raw):
             try:
                 reply = read_reply(raw[site])
@@ -127,6 +125,8 @@ class Line:
                         code="other-question",
                     )
                 answers[site] = reply
+                if _HASH.fullmatch(str(reply.meta.get("log"))):
+                    self.logs[site] = str(reply.meta["log"])
                 self.refused.pop(site, None)
                 self._told.pop(site, None)
             except (FederationError, PrivacyError) as error:
@@ -136,12 +136,6 @@ class Line:
         for site in sorted(set(messages) - set(raw)):
             self.tell(ServerEvent("silent", seq, what, site, f"site {site!r} did not answer in time."))
         return answers
-
-    def keep(self, site: str, message: bytes, reply: bytes) -> None:
-        """Take a site's reply to a message that will be asked; what it refuses is asked again."""
-        with suppress(FeddbnError):
-            read_reply(reply)
-            self._known[site, message] = reply
 
     def note_refusal(self, site: str, error: FeddbnError, what: str, seq: int) -> None:
         """Take down why a site's reply is not counted; what it says again while it is waited for is told once."""

@@ -14,7 +14,7 @@ replies have come, and whether it was closed without some sites. A reply is on d
 
 A window is counted from the first time a message could have been answered, by the clock on the wall. When it closes the
 run stops with the names of who is missing, or goes on without them if the study says how many are enough; these sites
-are then out of the run. Going on after such a stop (`feddbn study resume`) opens the window of the same message again.
+are then out of the run. Going on after such a stop opens the window of the same message again.
 
 Heads of audit logs and the result are for who is there; nobody is waited for.
 """
@@ -30,8 +30,8 @@ from typing import Any
 
 import numpy as np
 
-from feddbn.core.encoding import decode, encode
 from feddbn.errors import FeddbnError, ProtocolError, StateError, StillCollecting
+from feddbn.federation.protocol.encoding import decode, encode
 from feddbn.federation.protocol.messages import Exchange, read_request
 from feddbn.federation.protocol.study import Attendance
 from feddbn.runtime.masked import refusal_in
@@ -117,14 +117,11 @@ class VisitBook:
             self._visits[name].missing = tuple(meta["missing"])
 
 
-_COLLECTED = ("hello", "task", "batch", "secagg", "parts", "open")
+_COLLECTED = ("hello", "task", "secagg")
 
 _WORDS = {
     "hello": "the greeting",
     "task": "answers",
-    "batch": "answers",
-    "parts": "what keepers say to parts",
-    "open": "what keepers open",
     "advertise": "keys",
     "share": "shares of secrets",
     "deliver": "receipts of shares",
@@ -267,7 +264,7 @@ class Collecting:
         self._book.close(name, ())
         sentence = (
             f"the collection of {what} closed at {when(until)} without {', '.join(missing)}; nothing was opened. "
-            f"`feddbn study resume` opens it again for {self._rules.window_h:g} hours."
+            f"going on with the run opens it again for {self._rules.window_h:g} hours."
         )
         raise too_few(sentence, missing, said, "window-closed")
 

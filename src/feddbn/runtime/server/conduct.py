@@ -18,11 +18,10 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from feddbn.errors import FeddbnError, StateError, StillCollecting
+from feddbn.errors import FeddbnError, FileError, StateError, StillCollecting
 from feddbn.federation.guards.study_plan import check_noise_size
 from feddbn.federation.protocol.messages import Exchange
 from feddbn.federation.protocol.study import (
@@ -36,13 +35,13 @@ from feddbn.federation.protocol.study import (
     study_method,
 )
 from feddbn.federation.protocol.task import Federation, Sum, Task
+from feddbn.federation.sums.in_view import FewerVariables, with_what_is_in_view
 from feddbn.method_table import find_method
 from feddbn.runtime.noisy import noise_aware
-from feddbn.runtime.server.ahead import asks_together, next_questions, run_method
 from feddbn.runtime.server.asking import ServerEvent
 from feddbn.runtime.server.collecting import Collecting, VisitBook
 from feddbn.runtime.server.coordinator import Coordinator
-from feddbn.runtime.server.results import absences_in, with_findings
+from feddbn.runtime.server.results import absences_in, read_outcome
 from feddbn.runtime.settings import load_programs
 from feddbn.runtime.store import EventLog, RunJournal, Store, run_directory, write_atomically
 from feddbn.words import say
@@ -205,10 +204,7 @@ def conduct(
         # Who comes to a collection later is waited for all the same.
         reached = None if collection is not None else here
         kept = earlier_sums(runs, study)
-        ahead = partial(next_questions, study, kept=kept) if asks_together(study) else None
-        coordinator = Coordinator(
-            exchange, study, run_id, journal, tell, here=reached, ahead=ahead, rules=rules
-        )
+        coordinator = Coordinator(exchange, study, run_id, journal, tell, here=reached, rules=rules)
         if collection is not None:
             collection.n_recorded = coordinator.n_recorded
         progress.update(resumed_after=coordinator.n_recorded)
@@ -236,6 +232,7 @@ def conduct(
         journal.close()
         outcome.setdefault("state", "failed")
         outcome["said"] = said
+        outcome["logs"] = _with_logs(directory, {} if coordinator is None else coordinator.logs)
         said_so_far = events.read()
         if outcome["state"] == "finished" and coordinator is not None:
             # Events are for people and may be lost; the journal tells who was in a sum.
@@ -249,6 +246,17 @@ def conduct(
             write_atomically(place / "outcome.json", json.dumps(outcome, default=str).encode())
         if events.path.exists():
             write_atomically(out / "events.jsonl", events.path.read_bytes())
+
+
+def _with_logs(directory: Path, logs: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return, by site, the hashes of its log that the lead has: of each segment of a run the last."""
+    try:
+        known: dict[str, list[str]] = read_outcome(directory).get("logs", {})
+    except FileError:
+        known = {}
+    return {
+        site: [*known.get(site, ()), *((logs[site],) if site in logs else ())] for site in {**known, **logs}
+    }
 
 
 _SAME = ("method", "variables", "parameters", "sites", "units", "some_variables_may_be_missing", "held_by")
@@ -306,5 +314,37 @@ def run_study(
     if study.privacy.epsilon is not None:
         federation = noise_aware(coordinator, study)
     coordinator.hello()
-    result = with_findings(run_method(study, federation, kept), coordinator.weights())
+    federation, study = _in_view(federation, study, kept)
+    result = study_method(study.method).run_study(study, federation, kept)
     return result, coordinator.finish(result)
+
+
+def _in_view(
+    federation: Federation, study: Study, kept: Mapping[str, Any] | None
+) -> tuple[Federation, Study]:
+    """Leave out of a study what few sites, or few rows of a site, would be seen by; an update has the variables it had."""
+    if find_method(study.method) is None:
+        return federation, study
+    if kept is None:
+        # Where rows have times of their own there are no lags.
+        n_lags = min(1, study.lag_reach) if study.n_lags is None else study.n_lags
+        federation = with_what_is_in_view(federation, n_lags)
+    else:
+        names = tuple(kept["sums"]["variables"])
+        federation = FewerVariables(federation, names, ()) if names != study.variables else federation
+    names = federation.variables
+    if names == study.variables:
+        return federation, study
+    parameters = dict(study.parameters)
+    kinds = parameters.get("kinds")
+    if isinstance(kinds, dict):
+        parameters["kinds"] = {name: kind for name, kind in kinds.items() if name in names}
+    prepare = parameters.get("prepare")
+    if isinstance(prepare, dict):
+        parameters["prepare"] = prepare = dict(prepare)
+    for given in (parameters, prepare if isinstance(prepare, dict) else {}):
+        for key in ("exogenous", "prepare.exogenous"):
+            inputs = given.get(key)
+            if isinstance(inputs, list):
+                given[key] = [name for name in inputs if name in names]
+    return federation, study.model_copy(update={"variables": names, "parameters": parameters})

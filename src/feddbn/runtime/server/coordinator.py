@@ -14,54 +14,38 @@ be there at once.
 
 A site that was silent twice in a row is asked only in the 2nd, 4th, 8th, ... round after, so that a dead one does not
 cost a full timeout each round; if the sites left are too few, everybody is asked.
-
-Heads of audit logs go from site to site at the greeting and at the end (`share_heads`).
 """
 
 from __future__ import annotations
 
-import math
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from feddbn._version import __version__
 from feddbn.core.arrays import FloatArray
-from feddbn.core.statistics.moments import safe_roots, symmetric
 from feddbn.errors import FeddbnError, ProtocolError, StateError
-from feddbn.federation.protocol.batches import gram_in, most_weight
 from feddbn.federation.protocol.messages import (
-    FIRST,
     NEVER,
-    Entry,
     Exchange,
     Header,
     Journal,
     Reply,
     Request,
-    batch_digest,
-    batch_entries,
-    batch_request,
     digest_of,
     encode_request,
     task_request,
 )
 from feddbn.federation.protocol.study import Attendance, Study, StudyResult
 from feddbn.federation.protocol.task import Sum, Task
-from feddbn.findings import Finding
-from feddbn.privacy.audit import read_head, read_receipt, well_formed
+from feddbn.privacy.policy import DEFAULT_MIN_SITES
 from feddbn.privacy.secagg import odd_ones
 from feddbn.runtime.server.asking import Line, ServerEvent, Tell, Turn, too_few
-from feddbn.runtime.server.recorded import Recorded, sites_in_a_number
 from feddbn.runtime.store import RunJournal
 
 MAX_BACKOFF = 16
-WEIGHED = "gram.rows"
-"""The sums in which sites show how much they weigh."""
-SAME_AGAIN = 1e-5
 
 
 class Roll:
@@ -71,8 +55,6 @@ class Roll:
         self._rules = rules
         self._misses: Counter[str] = Counter()
         self._resting: dict[str, int] = {}
-        # Sites that are out of the run for what they sent: nobody waits for them.
-        self.excused: set[str] = set()
 
     @property
     def insists(self) -> bool:
@@ -107,7 +89,6 @@ class Roll:
         self, present: Sequence[str], asked: Sequence[str], what: str, reasons: Mapping[str, FeddbnError]
     ) -> None:
         """Raise `NotEnoughSites` with the missing sites' own reasons if the rule is not met."""
-        asked = [site for site in asked if site not in self.excused]
         needed = self._needed(asked)
         if len(present) >= max(needed, 1):
             return
@@ -120,8 +101,12 @@ class Roll:
         return len(asked) if self.insists else min(fewest, len(asked))
 
 
-class Replay(Recorded):
-    """The journal of a run."""
+class Replay:
+    """The sums of a run in its journal, and how far its program has come.
+
+    `seq` is the number of the next sum, and `counted` has, for each site, the number of the last task whose answer by it is
+    in a sum so far.
+    """
 
     def __init__(self, log: RunJournal, study: Study, run_id: str) -> None:
         self._log = log
@@ -132,16 +117,37 @@ class Replay(Recorded):
             log.write(stored.header_bytes())
         self._journal = stored
         self._check(header)
-        super().__init__(run_id, stored.entries)
+        self._run_id = run_id
+        self.seq = 0
+        self.counted: dict[str, int] = {}
 
     def record(self, digest: str, answer: Sum) -> Sum:
         """Write the answer to the next task down and return it."""
         self._log.write(self._journal.add(digest, answer))
-        return self._count(self.entries[-1])
+        return self._count(answer)
 
-    def record_batch(self, digests: Sequence[str], answers: Sequence[Sum]) -> None:
-        """Write the answers to the next tasks down, all or none."""
-        self._log.write(self._journal.add_batch(digests, answers))
+    @property
+    def n_recorded(self) -> int:
+        """How many sums there are."""
+        return len(self._journal.entries)
+
+    def recall(self, digest: str) -> Sum | None:
+        """Return the recorded answer to the next task, None where the record ends."""
+        if self.seq == self.n_recorded:
+            return None
+        entry = self._journal.entries[self.seq]
+        if entry.digest != digest:
+            raise StateError(
+                f"run {self._run_id!r} cannot be resumed: sum {self.seq} in its journal answers another "
+                "task than the program asked now; use the version, machine type and study it began with.",
+                code="other-task",
+            )
+        return self._count(entry.answer)
+
+    def _count(self, answer: Sum) -> Sum:
+        self.counted.update(dict.fromkeys(answer.contributors, self.seq))
+        self.seq += 1
+        return answer
 
     def _check(self, now: Header) -> None:
         then = self._journal.header
@@ -155,10 +161,6 @@ class Replay(Recorded):
                 f"and cannot be resumed with {now.version}.",
                 code="other-version",
             )
-
-
-GoesOn = Callable[[Sequence[Sum]], bool]
-"""Whether the program, after the first sums of those that were asked together, asks for the next of them."""
 
 
 class PlainSums:
@@ -185,47 +187,12 @@ class PlainSums:
             self._roll.note(vectors, pending, turn.seq)
             if not pending or self._roll.final(line) & set(pending):
                 break
-        return self._total(vectors, turn)
-
-    def _total(self, vectors: dict[str, FloatArray], turn: Turn) -> Sum:
         vectors = self._same_shape(vectors, turn)
         names = tuple(sorted(vectors))
         total = np.zeros_like(vectors[names[0]]) if names else np.zeros(0)
         for name in names:
             total += vectors[name]
         return Sum(total, names)
-
-    def together(self, turn: Turn, tasks: Sequence[Task], goes_on: GoesOn) -> list[Sum]:
-        """Return the sums for the task of a turn and those asked along with it; one that a site did not answer is empty.
-
-        Nothing is returned where a site refuses: then they have to be asked one by one. Nothing is hidden in the clear, so
-        whether the program goes on as foreseen makes no difference.
-        """
-        line, found = self._line, dict[str, list[FloatArray]]()
-        pending = self._roll.awake(turn.participants, turn.seq)
-        for attempt in line.attempts(self._roll.patience_s):
-            messages = {
-                site: encode_request(batch_request(tasks, line.run_id, turn.seq, turn.after(site), attempt))
-                for site in pending
-            }
-            for site, reply in line.ask(messages, turn.task.name, turn.seq).items():
-                vectors = [reply.arrays.get(f"vector/{k}") for k in range(len(reply.arrays))]
-                told = [self._checked(site, reply, one, turn) for one in vectors or [None]]
-                if all(one is not None for one in told):
-                    found[site] = [one for one in told if one is not None]
-            pending = [site for site in pending if site not in found]
-            if any(site in line.refused for site in pending):
-                for site in pending:
-                    line.refused.pop(site, None)
-                return []
-            self._roll.note(found, pending, turn.seq)
-            if not pending:
-                break
-        sums = []
-        for k in range(len(tasks)):
-            each = {site: told[k] for site, told in found.items() if k < len(told)}
-            sums.append(self._total(each, turn) if len(each) == len(found) else Sum(np.zeros(0), ()))
-        return sums
 
     def _vectors(self, replies: Mapping[str, Reply], turn: Turn) -> dict[str, FloatArray]:
         told = {
@@ -257,41 +224,12 @@ class PlainSums:
         self._line.note_odd(site, sentence, turn.task.name, turn.seq, code)
 
 
-def share_heads(line: Line, replies: Mapping[str, Reply]) -> None:
-    """Carry the heads in these replies to the other sites; whoever does not answer goes without.
-
-    Only what a site says of itself is carried on, and only if it is well formed: a site cannot stop a run with it.
-    """
-    said = {site: well_formed([reply.meta.get("head")], read_head) for site, reply in replies.items()}
-    heads = {site: head for site, found in said.items() for head in found if head.site == site}
-    if len(heads) < 2:
-        return
-
-    def carry(what: str, words: Mapping[str, list[Any]]) -> dict[str, Reply]:
-        requests = {
-            site: Request("heads", line.run_id, meta={what: told}) for site, told in words.items() if told
-        }
-        messages = {site: encode_request(request) for site, request in requests.items()}
-        return line.ask(messages, "heads", NEVER) if messages else {}
-
-    others = {site: [head.fields() for name, head in heads.items() if name != site] for site in heads}
-    held = carry("heads", others)
-    given = [
-        receipt
-        for site, reply in held.items()
-        for receipt in well_formed(reply.meta.get("receipts"), read_receipt)
-        if receipt.holder == site
-    ]
-    carry("receipts", {site: [one.fields() for one in given if one.head.site == site] for site in held})
-
-
 class Coordinator:
     """A federation of sites that are reached through an exchange, which gives each call its own timeout.
 
     `log` has on disk what it was given when it returns. `on_event` hears of agreements, refusals, silent sites and sums. The
     handshake waits `opening_s` at least, whatever the study's rules: sites may still be reading data. Sites that are not in
-    `here` cannot be reached at all and are not waited for. `ahead` says from the sums so far which questions can be asked
-    together now (`runtime.server.ahead`); without it each is asked by itself. `rules` stand in for the study's attendance.
+    `here` cannot be reached at all and are not waited for. `rules` stand in for the study's attendance.
     `missing` has for each sum so far, also of an earlier segment, the sites that were asked and are not in it.
     """
 
@@ -307,7 +245,6 @@ class Coordinator:
         pause_s: float = 0.2,
         opening_s: float = 30.0,
         here: Collection[str] | None = None,
-        ahead: Callable[[Sequence[Entry]], Sequence[Task]] | None = None,
         rules: Attendance | None = None,
     ) -> None:
         self._study = study
@@ -319,26 +256,14 @@ class Coordinator:
         self._roll = Roll(rules or study.attendance)
         # Makes the sum for a task; whether the sites in it are enough is said here.
         self._sums: Callable[[Turn], Sum]
-        self._together: Callable[[Turn, Sequence[Task], GoesOn], list[Sum]] | None = None
-        self._weighed: Callable[[Turn, FloatArray, tuple[str, ...]], tuple[FloatArray, tuple[str, ...]]]
-        self._moments: tuple[Task, Sum] | None = None
         self.missing: list[tuple[str, ...]] = []
-        self._ahead = ahead
         if study.privacy.secure_aggregation:
             # Masks need a package that plain studies do without.
             from feddbn.runtime.server.masked_sums import MaskedSums
 
             self._sums = MaskedSums(study, self._line, rules or study.attendance)
-        elif study.privacy.keepers:
-            # So do keepers.
-            from feddbn.runtime.server.keeper_sums import KeeperSums
-
-            self._sums = kept = KeeperSums(study, self._line, self._roll, log.secret("sealing key"))
-            self._together = None if ahead is None else kept.together
-            self._weighed = kept.weighed
         else:
-            self._sums = plain = PlainSums(self._line, self._roll, study.privacy.max_norm)
-            self._together = None if ahead is None else plain.together
+            self._sums = PlainSums(self._line, self._roll, study.privacy.max_norm)
 
     @property
     def sites(self) -> tuple[str, ...]:
@@ -353,7 +278,15 @@ class Coordinator:
     @property
     def fewest_sites(self) -> int | None:
         """How many sites every number of a sum must rest on; None where noise hides them."""
-        return sites_in_a_number(self._study)
+        privacy = self._study.privacy
+        if privacy.epsilon is not None:
+            return None
+        return min(max(privacy.min_sites, DEFAULT_MIN_SITES), len(self._study.sites))
+
+    @property
+    def logs(self) -> Mapping[str, str]:
+        """Site -> the hash of the last line of its log, as its last answer said."""
+        return self._line.logs
 
     @property
     def n_recorded(self) -> int:
@@ -371,9 +304,7 @@ class Coordinator:
         """
         line, roll = self._line, self._roll
         meta = {"study": self._study.to_json(), "version": __version__}
-        first = self._first_questions()
-        along = {} if first is None else {FIRST: np.frombuffer(first, dtype=np.uint8)}
-        message = encode_request(Request("hello", line.run_id, meta=meta, arrays=along))
+        message = encode_request(Request("hello", line.run_id, meta=meta))
         present: dict[str, Reply] = {}
         # A site reads its data before its first reply, which may take longer than a round: that is no absence.
         opening_s = 0.0 if self._collects else self._opening_s
@@ -384,68 +315,23 @@ class Coordinator:
             if missing <= final | self._away or (roll.insists and final):
                 break
         agreed = tuple(sorted(present))
-        for site, reply in present.items():
-            if first is not None and FIRST in reply.arrays:
-                line.keep(site, first, reply.arrays[FIRST].tobytes())
         roll.require(agreed, self.sites, "the handshake", line.reasons)
         line.tell(ServerEvent("agreed", sites=agreed))
-        self._share_heads(present)
         return agreed
-
-    def _share_heads(self, replies: Mapping[str, Reply]) -> None:
-        """Carry heads of audit logs; where there are keepers, whose logs are a second record, a site has fewer messages."""
-        if not self._study.privacy.keepers:
-            share_heads(self._line, replies)
-
-    def _first_questions(self) -> bytes | None:
-        """Return what the greeting asks for at once where sites are reached seldom; None elsewhere.
-
-        It is the same at every greeting of a run, so that a collection finds the replies to it.
-        """
-        if self._ahead is None or not self._collects:
-            return None
-        tasks = self._ahead(())
-        return encode_request(batch_request(tasks, self._line.run_id, 0, NEVER)) if len(tasks) > 1 else None
 
     def sum(self, task: Task) -> Sum:
         """Return the sum for `task`: from the journal if it is there, else from the sites."""
         answer = self._sum(task)
         asked = self.sites if task.participants is None else sorted(task.participants)
         self.missing.append(tuple(site for site in asked if site not in answer.contributors))
-        if self._study.privacy.keepers and task.name == WEIGHED:
-            self._moments = task, answer
         return answer
-
-    def weights(self) -> list[Finding]:
-        """Say whether every site has shown that it weighs little more than its rows in the moments that were learned from.
-
-        Nobody has to where there are no keepers, who alone can tell.
-        """
-        if self._moments is None or (known := gram_in(self._moments[0], self._moments[1].value)) is None:
-            return []
-        (task, before), digest = self._moments, f"weights {digest_of(self._moments[0])}"
-        sites = before.contributors
-        lacking: tuple[str, ...] = ()
-        again = self._replay.recall(digest)
-        if again is None:
-            turn = Turn(task, digest, self._replay.seq, sites, self._replay.counted)
-            value, lacking = self._weighed(turn, known, sites)
-            again = before if lacking else self._replay.record(digest, Sum(value, sites))
-        values: dict[str, Any] = {"most": most_weight(known, len(self.sites)), "n_sites": len(sites)}
-        if lacking:
-            return [Finding("weight-not-shown", "warning", values, lacking)]
-        scale = safe_roots(np.diag(symmetric(known, math.isqrt(2 * len(known)))))
-        gap = np.abs(symmetric(again.value[: len(known)] - known, len(scale))) / np.outer(scale, scale)
-        if gap.max() > SAME_AGAIN:
-            return [Finding("sums-differ", "error", values)]
-        return [Finding("weights-shown", "good", values)]
 
     def _sum(self, task: Task) -> Sum:
         digest = digest_of(task)
         seq, counted = self._replay.seq, dict(self._replay.counted)
         recorded = self._replay.recall(digest)
         if recorded is None:
-            return self._asked_together(task, digest) or self._replay.record(digest, self._make(task, digest))
+            return self._replay.record(digest, self._make(task, digest))
         if self._collects and self._study.privacy.secure_aggregation:
             # Its keys hide the sums to come, too. All it takes is on record, and no site is asked.
             again = self._sums(Turn(task, digest, seq, self.sites, counted))
@@ -455,38 +341,6 @@ class Coordinator:
                     code="other-sum",
                 )
         return recorded
-
-    def _asked_together(self, task: Task, digest: str) -> Sum | None:
-        """Ask for a sum along with those that probably come next; None if there are none, or a site refuses that."""
-        others = task.along or task.question.usual_sum(len(self.sites)) is not None
-        if self._together is None or self._ahead is None or task.participants is not None or not others:
-            return None
-        tasks = list(self._ahead(self._replay.entries))
-        digests = [digest_of(one) for one in tasks]
-        if len(tasks) < 2 or digests[0] != digest:
-            return None
-        seq, start = self._replay.seq, time.monotonic()
-        ahead, entries = self._ahead, tuple(self._replay.entries)
-
-        def goes_on(sums: Sequence[Sum]) -> bool:
-            known = batch_entries(seq, digests[: len(sums)], sums)
-            asked = ahead((*entries, *known))[:1]
-            return [digest_of(one) for one in asked] == digests[len(sums) : len(sums) + 1]
-
-        turn = Turn(task, batch_digest(tasks), seq, self.sites, self._replay.counted)
-        found = self._together(turn, tasks, goes_on)
-        if not found:
-            # Who has answered goes back to the state before.
-            self._together = None
-            self._replay.record_batch(digests, [Sum(np.zeros(0), ())] * len(tasks))
-            self._replay.recall(digest)
-            return None
-        for k, (one, answer) in enumerate(zip(tasks, found, strict=True)):
-            if k and not answer.contributors:
-                break
-            self._accept(one, answer, self.sites, seq + k, start)
-        self._replay.record_batch(digests, found)
-        return self._replay.recall(digest)
 
     def _make(self, task: Task, digest: str) -> Sum:
         seq, start = self._replay.seq, time.monotonic()
@@ -535,5 +389,4 @@ class Coordinator:
             )
             if not awaited - received.keys() - line.refused.keys():
                 break
-        self._share_heads(received)
         return tuple(sorted(received))

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from feddbn.core.encoding import encode
 from feddbn.errors import (
     AggregationError,
     FeddbnError,
@@ -15,6 +14,7 @@ from feddbn.errors import (
     PrivacyError,
     ProtocolError,
 )
+from feddbn.federation.protocol.encoding import encode
 from feddbn.federation.protocol.messages import Request, encode_request
 from feddbn.federation.protocol.study import Attendance, Study
 from feddbn.federation.protocol.task import Sum

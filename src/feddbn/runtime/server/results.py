@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +20,46 @@ from feddbn.findings import Finding
 from feddbn.model.dbn import DBN
 from feddbn.model.export import guarded, json_text
 from feddbn.model.graph import parts_of
-from feddbn.words import say
 
 MAX_LISTED = 100_000
+LATE_S = 10.0
+"""A site that has not answered for so long is named."""
+
+
+def run_state(values: Mapping[str, Any]) -> Finding:
+    """Return how a run stands: `values` are those of its progress, or of ``outcome.json``."""
+    state, sentence = str(values.get("state", "")), str(values.get("sentence") or "").rstrip(".")
+    if state == "finished":
+        absent = tuple(str(one.get("site")) for one in values.get("absent") or ())
+        return Finding("run-finished", "warning" if absent else "good", about=absent)
+    if state == "stopped":
+        return Finding("run-stopped", "error", {"sentence": sentence})
+    if state == "collecting":
+        return Finding(
+            "run-collects", "note", {"sentence": sentence or str(values.get("last") or "").rstrip(".")}
+        )
+    if state == "failed":
+        return Finding("run-failed", "error")
+    awaited = values.get("awaited")
+    waits = sorted(awaited.items()) if isinstance(awaited, Mapping) else ()
+    late = {str(site): float(seconds) for site, seconds in waits if float(seconds) >= LATE_S}
+    counts = {"sums": int(values.get("sums", 0)), "late": late}
+    counts |= {name: len(values.get(name) or ()) for name in ("present", "sites")}
+    return Finding("run-goes-on" if state == "running" else "run-starts", "note", counts, tuple(late))
+
+
+def sites_that_refuse(values: Mapping[str, Any]) -> list[Finding]:
+    """Return which sites take no part and what they said; `values` are those of a run's progress or outcome."""
+    said = values.get("said") or {}
+    return [
+        Finding("site-refuses", "warning", {"site": site, **words}, (site,)) for site, words in said.items()
+    ]
+
+
+def alarms_in(outcome: Mapping[str, Any]) -> list[Finding]:
+    """Return what a run that updates another and those before it found changed, as its ``outcome.json`` says."""
+    looks = ((outcome.get("summary") or {}).get("monitor") or {}).get("looks") or ()
+    return [Finding.from_dict(one) for look in looks for one in look["alarms"]]
 
 
 def absences_in(events: Iterable[Mapping[str, Any]]) -> list[Finding]:
@@ -57,22 +93,6 @@ def absences_in(events: Iterable[Mapping[str, Any]]) -> list[Finding]:
             )
         )
     return found
-
-
-def with_findings(result: StudyResult, findings: Iterable[Finding]) -> StudyResult:
-    """Return a result that also says what the run itself has found."""
-    found = list(findings)
-    if not found:
-        return result
-    whole = result.summary.get("result")
-    stored = whole if isinstance(whole, Mapping) else result.summary
-    doubts = [say(one) for one in found if one.level in ("warning", "error")]
-    told = {
-        **stored,
-        "findings": [*(stored.get("findings") or ()), *(one.to_dict() for one in found)],
-        "warnings": [*(stored.get("warnings") or ()), *doubts],
-    }
-    return replace(result, summary={**result.summary, "result": told} if stored is whole else told)
 
 
 def read_outcome(directory: Path) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from feddbn._version import __version__
-from feddbn.core.designs.checks import check_sites
+from feddbn.data.checks import check_sites
 from feddbn.errors import FeddbnError, SiteRefused
 from feddbn.federation.guards.disclosure import counted_rows
 from feddbn.federation.guards.sampling_noise import few_rows
@@ -31,7 +31,7 @@ from feddbn.runtime.settings import (
     read_site_settings,
 )
 from feddbn.runtime.site.audit import budget_finding
-from feddbn.runtime.site.kit_files import read_identity, read_keepers, read_peers
+from feddbn.runtime.site.kit_files import read_identity, read_peers
 from feddbn.runtime.site.open_site import about_data, about_variables, read_data, rows_of, study_checks
 from feddbn.runtime.site.owner import Owner
 from feddbn.runtime.site.registers import FileShelf
@@ -95,17 +95,19 @@ def _wrong(code: str, error: FeddbnError) -> Finding:
 
 def _earlier_sums(settings: SiteSettings, policy: SitePolicy, study: Study) -> None:
     """Refuse sites whose sum would show a few of them, beside a sum over other sites in the register."""
-    covered = policy.max_epsilon is not None and study.privacy.hides_rows and not study.privacy.keepers
-    if not study.privacy.is_protected or covered or settings.peers is None:
+    covered = policy.max_epsilon is not None and study.privacy.hides_rows
+    if not study.privacy.secure_aggregation or covered or settings.peers is None:
         return
-    from feddbn.runtime.site.keeping import would_show
+    from feddbn.privacy.register import member, must_differ_by
 
     # The versions of the others' data are not known here.
     peers, least = read_peers(settings.peers), max(policy.min_sites, study.privacy.min_sites)
-    shelf, colluding = FileShelf(settings.state, "", ""), not study.privacy.keepers
     if not set(study.sites) <= peers.keys():
         return
-    if fewest := would_show(shelf, peers, study.sites, least, colluding):
+    now = frozenset(member(peers[site], "") for site in study.sites)
+    shelf = FileShelf(settings.state, "", "").entries()
+    before = {frozenset(one.partition(":")[0] + ":" for one in entry.members) for entry in shelf}
+    if fewest := must_differ_by(now, before, least):
         raise SiteRefused(
             "data of this site were added up before with other sites than those of this study. The two sums together could "
             f"show fewer than {fewest} sites, so this site will refuse the sums of the study. Ask the lead for the same "
@@ -116,8 +118,6 @@ def _earlier_sums(settings: SiteSettings, policy: SitePolicy, study: Study) -> N
 
 
 def _masking(settings: SiteSettings, study: Study) -> None:
-    if study.privacy.keepers:
-        _keepers(settings, study)
     if not study.privacy.secure_aggregation:
         return
     if settings.identity is None or settings.peers is None:
@@ -131,23 +131,10 @@ def _masking(settings: SiteSettings, study: Study) -> None:
     unknown = [site for site in study.sites if site not in peers]
     if unknown:
         raise SiteRefused(
-            f"{settings.peers} has no key of {', '.join(unknown)}; if they are new, take the note on them with `feddbn "
-            "federation admit`.",
+            f"{settings.peers} has no key of {', '.join(unknown)}; if they are new, admit them with `feddbn site "
+            "admit NAME KEY`.",
             code="unknown-key",
         )
-
-
-def _keepers(settings: SiteSettings, study: Study) -> None:
-    if settings.identity is None or settings.peers is None or settings.keepers is None:
-        raise SiteRefused(
-            "the study names keepers, which are not set up at this site; `identity`, `peers` and `keepers` in its settings "
-            "name the three files.",
-            code="no-keepers",
-        )
-    from feddbn.runtime.site.keeping import check_known
-
-    read_identity(settings.identity)
-    check_known(study, read_keepers(settings.keepers), read_peers(settings.peers))
 
 
 def _budget(settings: SiteSettings, policy: SitePolicy, study: Study) -> None:

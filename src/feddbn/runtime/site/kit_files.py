@@ -1,4 +1,4 @@
-"""What a site's kit holds on every engine: settings, policy, identity and the others' public keys."""
+"""What a site's folder holds: settings, policy, identity and the others' public keys."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from feddbn.errors import FileError, reading
-from feddbn.privacy.keepers import KeeperKeys
+from feddbn.errors import FileError, ParameterError, reading
 from feddbn.privacy.keys import KEY_BYTES, Identity, RandomBytes
 from feddbn.privacy.policy import SitePolicy
 
-KEEPER_SETTINGS = "feddbn_keeper.toml"
-AUTHORITY_KEY = "authority.pub"
-"""Beside a kit's list of public keys: that of who may add sites to it."""
+SITE_SETTINGS, POLICY, IDENTITY, PEERS = "feddbn_site.toml", "policy.toml", "identity.key", "peers.toml"
+SITE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 _MORE = (
     "# What else can be said about the data; remove the # where it applies.",
     '# variables = ["heart_rate", "lactate"]   # columns that studies may use; all if left out',
@@ -34,6 +32,19 @@ _MORE = (
 )
 
 
+def check_names(sites: Sequence[str]) -> None:
+    """Refuse names of sites that cannot be those of folders, and a name that is given twice."""
+    for name in sites:
+        if not SITE_NAME.fullmatch(name):
+            raise ParameterError(
+                f"{name!r} is no name; use letters, digits, '-' and '_', a letter or digit first."
+            )
+    twice = sorted({name for name in sites if sites.count(name) > 1})
+    if twice or not sites:
+        said = f"sites has {twice[0]!r} twice" if twice else "sites is empty"
+        raise ParameterError(f"{said}; give at least one name and no name twice.")
+
+
 def kits_below(directory: Path) -> Path:
     """Return the new directory for the kits of a federation, not yet made."""
     root = Path(directory).resolve() / "kits"
@@ -43,15 +54,6 @@ def kits_below(directory: Path) -> Path:
             code="kits-there",
         )
     return root
-
-
-def make_authority(directory: Path) -> tuple[Path, str]:
-    """Make the key of who adds sites to a federation without certificates; return its folder and the public key."""
-    place = Path(directory).resolve() / "authority"
-    place.mkdir(parents=True, exist_ok=True, mode=0o700)
-    seed = os.urandom(KEY_BYTES)
-    write_secret(place / "identity.key", seed)
-    return place, Identity.from_seed(seed).public.hex()
 
 
 def owner_only(directory: Path) -> None:
@@ -75,69 +77,35 @@ def write_secret(path: Path, content: bytes) -> None:
 
 def write_site_files(
     places: Mapping[str, Path],
-    above: str = "",
-    keepers: Mapping[str, Path] | None = None,
     others: Path | None = None,
-    authority: str = "",
     entropy: RandomBytes = os.urandom,
 ) -> str:
-    """Write each site's own files into its place, and each keeper's; data and state are below `above` of it.
+    """Write each site's own files into its place; data and state are below it.
 
-    Where sites are there already, `others` is a folder with the public keys of these and of keepers. `authority` is the key
-    of who may add sites. Secret keys are bytes of `entropy`. Return the list of all sites' public keys.
+    Where sites are there already, `others` is a folder with the public keys of these. Secret keys are bytes of `entropy`.
+    Return the list of all sites' public keys.
 
     ``identity.key`` is secret. A site that trusts nobody with it makes its own: replace the file by 32 random
     bytes and the line in everybody's ``peers.toml``.
     """
-    peers = "" if others is None else peer_lines(read_peers(others / "peers.toml"))
+    peers = "" if others is None else peer_lines(read_peers(others / PEERS))
     for site, place in sorted(places.items()):
         seed = entropy(KEY_BYTES)
-        write_secret(place / "identity.key", seed)
+        write_secret(place / IDENTITY, seed)
         peers += peer_lines({site: Identity.from_seed(seed).public})
-    known = _write_keeper_files(keepers or {}, peers, above, authority, entropy)
-    if others is not None and (others / "keepers.toml").exists():
-        known = (others / "keepers.toml").read_text(encoding="utf-8")
     for site, place in places.items():
-        lines = [f'name = "{site}"', f'data = "{above}data"', f'state = "{above}state"']
-        lines += ['policy = "policy.toml"', 'identity = "identity.key"', 'peers = "peers.toml"']
-        if known:
-            lines.append('keepers = "keepers.toml"')
-            (place / "keepers.toml").write_text(known, encoding="utf-8")
+        lines = [f'name = "{site}"', 'data = "data"', 'state = "state"']
+        lines += [f'policy = "{POLICY}"', f'identity = "{IDENTITY}"', f'peers = "{PEERS}"']
         settings = "\n".join([*lines, "max_lags = 10", "keep_days = 30", "", *_MORE])
-        (place / "feddbn_site.toml").write_text(settings, encoding="utf-8")
-        (place / "policy.toml").write_text(default_policy_text(), encoding="utf-8")
-        write_circle(place, peers, authority)
+        (place / SITE_SETTINGS).write_text(settings, encoding="utf-8")
+        (place / POLICY).write_text(default_policy_text(), encoding="utf-8")
+        (place / PEERS).write_text(peers, encoding="utf-8")
     return peers
 
 
 def peer_lines(keys: Mapping[str, bytes]) -> str:
     """Return lines of a list of public keys; inverse of `read_peers`."""
     return "".join(f'"{site}" = "{key.hex()}"\n' for site, key in keys.items())
-
-
-def write_circle(place: Path, peers: str, authority: str) -> None:
-    """Write whose public keys a kit has, and who may add some."""
-    (place / "peers.toml").write_text(peers, encoding="utf-8")
-    if authority:
-        (place / AUTHORITY_KEY).write_text(f"{authority}\n", encoding="utf-8")
-
-
-def _write_keeper_files(
-    places: Mapping[str, Path], peers: str, above: str, authority: str, entropy: RandomBytes
-) -> str:
-    """Write each keeper's own files into its place; return the list of their public keys."""
-    listed = []
-    for name, place in sorted(places.items()):
-        seed = entropy(KEY_BYTES)
-        write_secret(place / "identity.key", seed)
-        listed.append(f'"{name}" = "{KeeperKeys.of_seed(seed).to_hex()}"\n')
-    for name, place in places.items():
-        lines = [f'name = "{name}"', f'state = "{above}state"', 'identity = "identity.key"']
-        lines += ['peers = "peers.toml"', 'keepers = "keepers.toml"', "min_sites = 3", "keep_days = 30", ""]
-        (place / KEEPER_SETTINGS).write_text("\n".join(lines), encoding="utf-8")
-        write_circle(place, peers, authority)
-        (place / "keepers.toml").write_text("".join(listed), encoding="utf-8")
-    return "".join(listed)
 
 
 def default_policy_text() -> str:
@@ -153,7 +121,6 @@ def default_policy_text() -> str:
         f"tasks = {listed(policy.tasks)}\n"
         f"features = {listed(policy.features)}\n"
         f"transformations = {listed(policy.transformations)}\n"
-        f"schedules = {listed(policy.schedules)}\n"
         '# variables = ["ward", "temperature"]   # without it, all that the site offers\n'
         f"min_sites = {policy.min_sites}\n"
         f"min_rows = {policy.min_rows}\n"
@@ -181,28 +148,9 @@ def read_identity(path: Path) -> Identity:
     return Identity.from_seed(read_seed(path))
 
 
-def read_keepers(path: Path) -> dict[str, KeeperKeys]:
-    """Return keeper -> public keys from a TOML file of hexadecimal lines."""
-    return {name: KeeperKeys.from_hex(key) for name, key in _keys(path, "keepers", 128).items()}
-
-
 def read_peers(path: Path) -> dict[str, bytes]:
     """Return site -> public key from a TOML file of hexadecimal lines."""
     return {site: bytes.fromhex(key) for site, key in _keys(path, "peers", 64).items()}
-
-
-def read_authority_key(place: Path) -> str | None:
-    """Return the public key of who may add sites, if the folder says it."""
-    path = Path(place) / AUTHORITY_KEY
-    if not path.exists():
-        return None
-    with reading(f"the key {path}"):
-        key = path.read_text(encoding="utf-8").strip()
-    if not re.fullmatch("[0-9a-f]{64}", key):
-        raise FileError(
-            f"{path} must hold 64 hexadecimal digits; put the file of the kit back.", code="bad-key"
-        )
-    return key
 
 
 def _keys(path: Path, of: str, n_digits: int) -> dict[str, str]:

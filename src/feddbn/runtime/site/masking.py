@@ -31,8 +31,8 @@ from typing import Any
 
 import numpy as np
 
-from feddbn.core.encoding import decode, encode
 from feddbn.errors import FeddbnError, SiteRefused, StateError
+from feddbn.federation.protocol.encoding import decode, encode
 from feddbn.federation.protocol.endpoint import SiteEndpoint
 from feddbn.federation.protocol.messages import refused_in
 from feddbn.federation.protocol.study import Study
@@ -140,7 +140,7 @@ class KeptMasks:
                     code="other-data",
                 )
             self._register.resume(meta["register"])
-            secagg.hold(epoch_from((meta["epoch"], epoch), secagg.run, secagg.stream))
+            secagg.hold(epoch_from((meta["epoch"], epoch), secagg.run))
             self._digest, self._reply = arrays["digest"].tobytes(), arrays["reply"].tobytes()
         except (KeyError, TypeError) as error:
             raise StateError(

@@ -9,11 +9,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
-from feddbn.core.backend.torch_device import open_device
-from feddbn.core.designs.checks import missing_cells
 from feddbn.core.designs.recordings import SiteData
 from feddbn.core.kinds import Kind
-from feddbn.data.checks import summary
+from feddbn.data.checks import missing_cells, summary
 from feddbn.data.layout import ROW_TIMES, Layout
 from feddbn.data.read import read_sites
 from feddbn.data.times import clock_of_step
@@ -36,7 +34,6 @@ from feddbn.privacy.keys import RandomBytes
 from feddbn.privacy.policy import SitePolicy
 from feddbn.runtime.settings import SiteSettings, load_programs, read_policy
 from feddbn.runtime.site.audit import budget_finding
-from feddbn.runtime.site.kit_files import read_keepers
 from feddbn.runtime.site.owner import Owner
 from feddbn.runtime.site.protection import Protection
 from feddbn.runtime.site.registers import SameData
@@ -129,7 +126,7 @@ def study_checks(
 
     def rules(study: Study) -> None:
         privacy = study.privacy
-        n_sites, masked = len(study.sites), privacy.is_protected
+        n_sites, masked = len(study.sites), privacy.secure_aggregation
         for method in study.methods:
             policy.check_study(method, n_sites, masked, privacy.epsilon, privacy.unit)
 
@@ -316,12 +313,6 @@ def open_site(
         masked = SiteMasking(
             name, owner.identity, owner.keys, policy.min_sites, settings.state, covers, keep_masks, entropy
         )
-    parts = None
-    if owner.identity is not None and settings.peers is not None and settings.keepers is not None:
-        from feddbn.runtime.site.keeping import SiteKeeping
-
-        known = read_keepers(settings.keepers)
-        parts = SiteKeeping(name, owner.identity, owner.keys, known, policy.min_sites, settings.state)
 
     def approve(run_id: str, study: Study, begins: bool) -> None:
         if submitter and study.lead and submitter != study.lead:
@@ -364,14 +355,13 @@ def open_site(
             EventLog(place / "events.jsonl").write(values)
 
     return SiteEndpoint(
-        Site(name, data, device=open_device(settings.device)),
+        Site(name, data),
         store,
         checks=study_checks(settings, policy, data),
         approve=approve,
-        witness=owner.heads,
+        last_hash=owner.audit.last_hash,
         guards=protection.guards,
         masked=masked,
-        parts=parts,
         keep=store.keep,
         on_event=tell,
         max_bytes=settings.max_message_mb * 2**20,

@@ -1,4 +1,4 @@
-"""What the owner of a site's data signs and reads: approvals, studies on offer, the site's log, heads of others' logs.
+"""What the owner of a site's data signs and reads: approvals, studies on offer, the site's log.
 
 An *approval* is in the site's store by the digest of its study, signed and replaced whole. A run is written into its study's
 approval before its first numbers leave the site; what was not signed by the site's key approves nothing.
@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import re
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
@@ -25,10 +26,9 @@ from feddbn.errors import FeddbnError, FileError, ParameterError, SiteRefused
 from feddbn.federation.protocol.endpoint import SiteEvent
 from feddbn.federation.protocol.study import Study, study_from_json
 from feddbn.privacy.approval import Approval, read_approval, seal_approval
-from feddbn.runtime.settings import SiteSettings
-from feddbn.runtime.site.audit import PeerHeads, SiteAudit
-from feddbn.runtime.site.earlier_state import refuse_earlier_state
-from feddbn.runtime.store import Store, iso_time
+from feddbn.runtime.settings import SiteSettings, read_site_settings
+from feddbn.runtime.site.audit import SiteAudit
+from feddbn.runtime.store import Store, iso_time, write_atomically
 from feddbn.words import one_line
 
 if TYPE_CHECKING:
@@ -300,11 +300,6 @@ class Owner:
         self._warn = warn
 
     @cached_property
-    def _state(self) -> Path:
-        refuse_earlier_state(self.settings.state)
-        return self.settings.state
-
-    @cached_property
     def identity(self) -> Identity | None:
         """The site's key, None if its settings name none."""
         if self.settings.identity is None:
@@ -325,12 +320,7 @@ class Owner:
     @cached_property
     def audit(self) -> SiteAudit:
         """The site's own log."""
-        return SiteAudit(self._state, self.settings.name, self.identity)
-
-    @cached_property
-    def heads(self) -> PeerHeads:
-        """What is held of other sites' logs."""
-        return PeerHeads(self.audit, self.keys, self._warn)
+        return SiteAudit(self.settings.state, self.settings.name, self.identity)
 
     @cached_property
     def approvals(self) -> Approvals:
@@ -341,16 +331,12 @@ class Owner:
                 "settings, or set approve_by_rule = true in its policy.",
                 code="no-key",
             )
-        return Approvals(self._state, self.settings.name, self.identity, begun=self._begun)
+        return Approvals(self.settings.state, self.settings.name, self.identity, begun=self._begun)
 
     @cached_property
     def offered(self) -> OfferedStudies:
         """The texts of studies that came here."""
-        return OfferedStudies(self._state)
-
-    def adopt(self) -> int:
-        """Take the site's audit logs as complete; return how many runs have one. A state of version 0.2 is read first."""
-        return SiteAudit(self.settings.state, self.settings.name, self.identity).adopt()
+        return OfferedStudies(self.settings.state)
 
     def _begun(self, digest: str) -> set[str]:
         """Return the runs of a study that count since it was last approved, as the site's logs say.
@@ -441,11 +427,6 @@ class Owner:
             self.offered.decide(offered.study, approved=False, reason=why)
         return taken
 
-    def admit(self, sites: Mapping[str, str]) -> None:
-        """Take down that the owner admits new sites to those whose numbers this site's may be added to."""
-        named = ", ".join(f"{name} (key {key[:12]})" for name, key in sites.items())
-        self.audit.note("admitted", note=named, asked_by="the site's owner")
-
     def _decided(self, event: str, note: str, approval: Approval, study: Study | None) -> None:
         self.audit.note(
             event,
@@ -479,3 +460,38 @@ def _asked(study: Study) -> str:
     names = ", ".join(study.variables[:8]) + (", ..." if len(study.variables) > 8 else "")
     values = ", ".join(f"{name}={value}" for name, value in study.parameters.items())
     return f"{' and '.join(study.methods)} of {names}; {values}"[:500]
+
+
+def admit(kit: Path, name: str, key: str) -> bool:
+    """Write the public key of a new site into a kit's list; return whether it was new. The site's own log tells of it first.
+
+    No key is changed, no site taken away, and no key is under two names, which would be one site counted twice.
+    """
+    from feddbn.runtime.site.kit_files import PEERS, SITE_SETTINGS, check_names, peer_lines, read_peers
+
+    own = Path(kit) / SITE_SETTINGS
+    settings = read_site_settings(own) if own.exists() else None
+    peers = Path(kit) / PEERS if settings is None else settings.peers
+    if peers is None or not peers.exists():
+        raise ParameterError(f"--kit {kit} keeps no list of sites' keys.", code="no-peers")
+    check_names([name])
+    if not re.fullmatch("[0-9a-f]{64}", key):
+        raise ParameterError(f"{key!r} is no public key; one has 64 of 0-9 and a-f.", code="bad-key")
+    known = {site: one.hex() for site, one in read_peers(peers).items()}
+    if known.get(name) == key:
+        return False
+    if name in known:
+        raise FileError(
+            f"this kit has another key of {name!r}; nothing was changed. Ask that site which key is its own.",
+            code="other-key",
+        )
+    if key in known.values():
+        raise FileError(
+            "this kit has this key under another name, which would be one site counted twice; nothing was changed.",
+            code="same-key",
+        )
+    if settings is not None:
+        Owner(settings).audit.note("admitted", note=f"{name} (key {key[:12]})", asked_by="the site's owner")
+    now = {site: bytes.fromhex(one) for site, one in {**known, name: key}.items()}
+    write_atomically(peers, peer_lines(now).encode())
+    return True

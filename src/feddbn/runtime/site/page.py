@@ -150,7 +150,7 @@ def _counted(study: Study, settings: SiteSettings) -> Finding:
 
 
 def _privacy(study: Study) -> Finding:
-    level: Level = "good" if study.privacy.is_protected else "error"
+    level: Level = "good" if study.privacy.secure_aggregation else "error"
     return Finding("study-privacy", level, _protection(study))
 
 
@@ -162,11 +162,8 @@ def _protection(study: Study) -> dict[str, Any]:
         # They answer for two lists of survivors, or are all others in the smallest sum that sites open.
         threshold = usual_threshold(n_sites, privacy.min_sites)
         pool = min(threshold - 1, 2 * threshold - n_sites)
-    elif privacy.keepers:
-        pool = min(privacy.min_sites, n_sites) - 1
     return {
-        "masks": privacy.is_protected,
-        "keepers": list(privacy.keepers),
+        "masks": privacy.secure_aggregation,
         "min_sites": privacy.min_sites,
         "sites": n_sites,
         "pool": pool,

@@ -101,7 +101,7 @@ class Protection:
         if noise is None or self._policy.max_epsilon is None:
             return guards
         spending = _Spending(self._state / "_budget.lock", noise, self._audit.account)
-        return [spending, *guards, _Spent(spending)]
+        return [spending, *guards]
 
     def _rules_of_rows(self, run_id: str, study: Study, asked: Asked) -> list[Guard]:
         """Return what keeps sums, also those of all runs together, from showing rows."""
@@ -175,8 +175,6 @@ class _Spending(Guard):
 
     def before(self, task: Task, state: Mapping[str, np.ndarray], channel: Channel) -> None:
         """Wait until no other answer is being made."""
-        if self._claim is not None:
-            return
         for _ in range(ATTEMPTS):
             with suppress(OSError):
                 self._claim = Claim(self._path)
@@ -190,22 +188,11 @@ class _Spending(Guard):
         account = self._account()
         self._noise.ledger, self._noise.doubt = account.ledger, account.doubt
 
-    def stays(self) -> None:
-        """Let others spend."""
+    def ended(self, task: Task, leaves: bool) -> None:
+        """What leaves is on record: others may spend."""
         if self._claim is not None:
             self._claim.close()
             self._claim = None
-
-
-class _Spent(Guard):
-    """Stands last: what leaves is on record then, and others may spend."""
-
-    def __init__(self, spending: _Spending) -> None:
-        self._spending = spending
-
-    def leaves(self) -> None:
-        """Let others spend."""
-        self._spending.stays()
 
 
 def _reach(study: Study) -> int:

@@ -43,6 +43,7 @@ def wrong_marks(truth, found):
     return sum(f[k] != "o" and f[k] != t[k] for t, f in both for k in (0, 2))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("seeds", "n", "n_hidden", "n_lags", "memory"),
     [(range(14), 5, 1, 1, 1.0), (range(100, 110), 6, 2, 1, 0.9), (range(200, 203), 5, 1, 2, 0.8)],

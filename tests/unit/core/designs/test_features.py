@@ -16,23 +16,10 @@ from feddbn.core.designs.features import (
     natural_spline,
     register_feature_map,
     relative_variances,
-    smooth,
     square_features,
 )
 from feddbn.errors import ParameterError
 from support.saying import refused
-
-
-def test_smoothing_equals_a_plain_loop():
-    x = np.random.default_rng(0).standard_normal((30, 3))
-    expected = x.copy()
-    for t in range(1, 30):
-        expected[t] = 0.6 * x[t] + 0.4 * expected[t - 1]
-    np.testing.assert_allclose(smooth(x, 0.6), expected, atol=1e-14)
-    np.testing.assert_array_equal(smooth(x, 1.0), x)
-    for value in (0.0, 1.1, float("nan")):
-        with refused(ParameterError, "smoothing", value):
-            smooth(x, value)
 
 
 def test_spline_basis_spans_natural_splines_and_is_linear_outside():
@@ -53,8 +40,8 @@ def test_spline_basis_spans_natural_splines_and_is_linear_outside():
 def test_a_users_function_becomes_a_map_of_its_own_width():
     features = callable_map(lambda v: np.stack([np.sin(v), np.cos(v), v**3], axis=-1), d=2)
     register_feature_map(features)
-    assert feature_map(features.name).width(4) == 3
-    found = features(np.ones((1, 2)), np.zeros(0))
+    assert feature_map(features.name).width == 3
+    found = features(np.ones((1, 2)))
     np.testing.assert_allclose(found[0], np.tile([np.sin(1), np.cos(1), 1.0], (2, 1)))
 
 
@@ -92,6 +79,6 @@ def test_squares_have_mean_0_and_variance_1_and_an_end():
 
 def test_maps_and_functions_that_cannot_be_are_refused():
     with refused(ParameterError, "'bad'"):
-        FeatureMap("bad", lambda v, k: v * np.nan, lambda k: 1)(np.ones((2, 2)), np.zeros(3))
+        FeatureMap("bad", lambda v: v * np.nan, 1)(np.ones((2, 2)))
     with refused(ParameterError, "'wide'", "(2, 2, 1)", "(2, 2, 2)"):
-        FeatureMap("wide", lambda v, k: v, lambda k: 2)(np.ones((2, 2)), np.zeros(3))
+        FeatureMap("wide", lambda v: v, 2)(np.ones((2, 2)))

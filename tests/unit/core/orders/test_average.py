@@ -66,6 +66,7 @@ def enumerated(moments, d, order, hyper):
     return weight, edges
 
 
+@pytest.mark.slow
 def test_probabilities_agree_with_enumeration_of_all_orders_and_parent_sets():
     d, (moments, _) = 3, simulated(3, 30, 4, mean_degree=1.5)
     result = posterior(moments, d, n_sweeps=600)
@@ -200,6 +201,7 @@ def many_causes(n_causes, lag, n=3000, seed=0):
     return Moments.of_rows(np.hstack([x[1:], x[:-1]]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n_causes", "lag", "kind"), [(16, 1, "equal"), (16, 1, "free"), (16, 0, "equal")])
 def test_a_variable_may_have_more_causes_than_a_table_has_places(n_causes, lag, kind):
     d = n_causes + 1
@@ -213,6 +215,7 @@ def test_a_variable_may_have_more_causes_than_a_table_has_places(n_causes, lag, 
     assert found.posterior.probability[~truth].max() < 0.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["equal", "free"])
 def test_many_required_edges_are_certain_in_every_order(kind):
     d, rows = 15, np.random.default_rng(3).normal(size=(150, 15))

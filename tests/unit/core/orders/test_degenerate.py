@@ -59,6 +59,7 @@ def bounded(monkeypatch):
     monkeypatch.setattr(ParentSelection, "moves", counted)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "d", "equal"), [*((kind, 6, True) for kind in KINDS), ("shared", 4, False), ("lag", 4, False)]
 )
@@ -76,6 +77,7 @@ def test_learning_from_dependent_columns_ends_and_says_so(kind, d, equal, bounde
     assert "dependent-column" in model.findings_.codes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [{"average": True}, {"average": False}, {"noise_variance": "equal"}, {"noise_variance": "free"}],
@@ -88,6 +90,7 @@ def test_every_way_of_learning_ends(kind, options, bounded):
     assert np.isfinite(model.edge_probabilities_["probability"]).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [feddbn.OneShotDBN, feddbn.FDBNL, feddbn.PFDBNL, feddbn.Dynotears])
 @pytest.mark.filterwarnings("ignore::feddbn.errors.UnitsWarning")
 def test_every_method_names_dependent_columns_and_no_clean_ones(method):
@@ -137,6 +140,7 @@ def test_a_parent_that_follows_from_others_adds_nothing_and_takes_nothing_away()
     assert both.loss == (*alone.loss, 0.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [60, 500, 5000])
 def test_without_any_edge_probabilities_are_small_but_do_not_collapse(n):
     x = np.random.default_rng(0).standard_normal((n, 6))
@@ -148,6 +152,7 @@ def test_without_any_edge_probabilities_are_small_but_do_not_collapse(n):
     assert probability.median() > 1e-6
 
 
+@pytest.mark.slow
 def test_the_variance_of_the_weights_is_bounded_though_its_evidence_rises_on(monkeypatch):
     monkeypatch.setattr(OrderTotals, "evidence", lambda self, hyper, free: hyper.g)
     x = degenerate("shared", 4, seed=0)

@@ -102,6 +102,7 @@ def looked_for(moments):
     return find_hidden_causes(moments, EdgeConstraints.none(D, 1), Criterion(), np.random.default_rng(0))
 
 
+@pytest.mark.slow
 def test_a_hidden_cause_is_found_with_its_effects_and_the_network_around_it():
     W, A, loads = truth()
     found = looked_for(population(W, A, np.eye(D) + loads.T @ loads, 1500))

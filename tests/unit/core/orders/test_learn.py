@@ -166,7 +166,7 @@ def test_scores_overrule_residual_variances_that_wrong_edges_made_alike(seed):
         n_samples=512,
         mean_degree=2.5,
         w_range=(0.3, 0.6),
-        mess="unit-variance",
+        corruptions="unit-variance",
         random_state=seed,
     )
     rows = [lagged(np.asarray(frame)) for frames in fed.sites.values() for frame in frames]

@@ -25,6 +25,7 @@ def wrong(result, truth):
     return int((result.support != truth).sum())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise_variance", ["equal", "free"])
 def test_the_network_is_recovered_from_512_rows(noise_variance):
     mistakes = []
@@ -59,6 +60,7 @@ def test_search_never_ends_above_the_true_network(kind):
         assert search.run(3, np.random.default_rng(0)).score <= at_truth + 1e-6
 
 
+@pytest.mark.slow
 def test_free_variances_ignore_the_units_and_equal_ones_do_not():
     for seed in range(4):
         factors = np.random.default_rng(seed).uniform(0.01, 100, 8)
@@ -311,6 +313,7 @@ def test_screened_fits_are_those_of_all_columns_where_they_look():
     assert type(regressions_of(np.eye(402), 5000.0, 201)) is ScreenedRegressions
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["equal", "free"])
 @pytest.mark.parametrize("seed", range(2))
 def test_screened_searches_find_the_same_network(kind, seed, few_are_many, monkeypatch):

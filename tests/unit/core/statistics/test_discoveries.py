@@ -11,6 +11,8 @@ from feddbn.core.constraints import EdgeConstraints
 from feddbn.core.statistics.discoveries import discoveries, edge_p_values, q_values, threshold
 from feddbn.core.statistics.moments import Moments
 
+pytestmark = pytest.mark.promise
+
 NAMES = ("a", "b", "c")
 
 

@@ -17,6 +17,8 @@ from feddbn.core.statistics.evidence import (
 )
 from feddbn.core.statistics.moments import Moments
 
+pytestmark = pytest.mark.promise
+
 
 def integrated(X, z, y):
     """The Bayes factor by quadrature over the noise deviation, of the part of y that X leaves."""

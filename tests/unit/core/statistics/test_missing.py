@@ -208,6 +208,7 @@ def test_a_column_that_its_basis_explains_completely_tells_nothing() -> None:
     assert expected_moments(rows[:2], S, basis=basis[:2]).n == 0
 
 
+@pytest.mark.slow
 def test_em_never_lowers_the_likelihood_and_ends_at_its_direct_maximum() -> None:
     rows = _rows(120, 3, 0.25, mean=np.array([1.0, 2.0, 3.0]))
     places = np.tril_indices(3)
@@ -261,6 +262,7 @@ def test_a_row_knows_the_share_of_a_residual_that_its_cells_determine() -> None:
     assert np.array_equal(known_pairs(np.ones((7, 4)), S), np.full((4, 4), 7.0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.1, 0.3])
 def test_neither_way_overstates_the_evidence_for_edges_that_are_not_there(share: float) -> None:
     """A parent that is none, given all others, gains a chi-square of mean 1 at complete data."""

@@ -137,9 +137,6 @@ def test_noise_has_no_cycles_even_with_a_memory_or_a_resonance(phi):
         assert cycles_of([noisy(rng, 200, 6, phi) for _ in range(8)]) == ()
 
 
-EVERY = np.ones(3, dtype=bool)
-
-
 def test_objections_are_those_of_single_cells_wherever_they_are():
     rng = np.random.default_rng(0)
     values = np.column_stack([rng.poisson(2.0, 400), rng.integers(0, 2, 400), rng.normal(size=400)]).astype(

@@ -89,6 +89,7 @@ def test_noise_has_the_calibrated_size_and_the_unit_is_clipped():
     assert np.linalg.norm(clipped) < 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n_guaranteed", "n_colluding", "share"), [(1, 0, 1), (9, 0, 9), (9, 5, 4)])
 def test_share_of_noise_follows_the_channel(n_guaranteed, n_colluding, share):
     data = _data(np.random.default_rng(2), n_recordings=1)
@@ -99,6 +100,7 @@ def test_share_of_noise_follows_the_channel(n_guaranteed, n_colluding, share):
     assert errors.std() == pytest.approx(noise_multiplier(1.0, 1e-5) * 1e6 / math.sqrt(share), rel=0.06)
 
 
+@pytest.mark.slow
 def test_rows_as_units_pay_for_every_lag_they_are_part_of():
     data = _data(np.random.default_rng(3), n_recordings=1)
     exact = _exact(data)
@@ -108,6 +110,7 @@ def test_rows_as_units_pay_for_every_lag_they_are_part_of():
     assert errors.std() == pytest.approx(math.sqrt(2**2 + 1**2) * 1e6, rel=0.06)
 
 
+@pytest.mark.slow
 def test_answer_that_cannot_be_split_is_clipped_whole_with_the_diameter_as_sensitivity():
     plan = NoisePlan("recording", 1.0, {"dp-whole": ClipRule(2.0)})
     site = Site("a", _data(np.random.default_rng(4)), (_guard(plan, budget=None),))
@@ -226,7 +229,7 @@ def test_private_moments_without_lags_in_the_task():
 def test_unit_norms_counts_every_unit_once():
     data = _data(np.random.default_rng(10), n_recordings=17)
     site = Site("a", data)
-    histogram = site.answer(Task(UnitNormsQuestion(of=TASK.question, unit="recording", norm="gram")))
+    histogram = site.answer(Task(UnitNormsQuestion(of=TASK.question, unit="recording")))
     assert histogram.sum() == 17
     assert len(histogram) == len(norm_edges())
     assert Site("a", data).answer(Task(UnitNormsQuestion(of=TASK.question, unit="row"))).sum() == 17 * 11

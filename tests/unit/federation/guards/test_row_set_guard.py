@@ -13,7 +13,6 @@ from feddbn.federation.guards import row_set_guard
 from feddbn.federation.guards.row_set_guard import RowSetGuard
 from feddbn.federation.protocol.site import Here
 from feddbn.federation.protocol.task import Task
-from feddbn.federation.sums.feature_statistics import FeatureScaleQuestion
 from feddbn.federation.sums.gram import GramQuestion
 from feddbn.federation.sums.survey import SurveyQuestion
 from support.saying import refused
@@ -227,8 +226,7 @@ def test_looks_are_compared_with_looks_and_what_has_no_rows_is_passed_on(site):
     look = Task(SurveyQuestion(n_lags=1, variables=NAMES))
     here, task = RowSetGuard(book, LEAST).reads(Here("s", site, {}), look)
     assert (here.data, task) == (site, look)
-    RowSetGuard(book, LEAST).reads(Here("s", site, {}), Task(FeatureScaleQuestion()))
-    assert [(one.group, one.n_lags) for one in book.kept] == [("look", 0), ("rows", 0)]
+    assert [(one.group, one.n_lags) for one in book.kept] == [("look", 0)]
     later = grown(site, np.ones((2, 1, 4)))
     book.show(later, "later")
     here, _ = RowSetGuard(book, LEAST).reads(Here("s", later, {}), look)

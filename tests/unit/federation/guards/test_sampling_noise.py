@@ -97,11 +97,12 @@ def test_too_few_rows_to_tell_the_error_are_refused():
     assert refused.value.code == "no-noise"
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::feddbn.errors.UnitsWarning")
 def test_what_a_site_keeps_grows_by_its_parts_and_rounds_go_on():
     data = feddbn.simulate(d=4, n_sites=3, n_samples=900, random_state=1)
     for make in (
-        lambda **k: feddbn.FDBNL(schedule="rounds", **k),
+        lambda **k: feddbn.PFDBNL(**k),
         lambda **k: feddbn.OneShotDBN(features="spline", **k),
         feddbn.OneShotDBN,
     ):

@@ -53,12 +53,6 @@ def study(method="oneshot", parameters=None, **more):
         ),
         ("oneshot", {}, {"privacy": {"epsilon": 1.0}}, "gram.rows+counts.norms"),
         ("oneshot", {}, {"privacy": {"epsilon": 1.0, "clip": 2.0}}, "gram.rows"),
-        (
-            "oneshot",
-            {"features": "spline"},
-            {"privacy": {"epsilon": 1.0, "clip": 2.0}},
-            "gram.rows+counts.norms+gram.functions",
-        ),
         ("oneshot", {"features": "auto"}, {"privacy": {"epsilon": 1.0, "clip": 2.0}}, "gram.rows"),
         ("oneshot", PLAIN, {"goal": "confidence"}, "gram.rows+residuals.checks+gram.resamples"),
         (
@@ -80,7 +74,7 @@ def study(method="oneshot", parameters=None, **more):
         ("mixed", {"kinds": {"a": {"ordinal": 3}}}, {}, "counts.levels+gram.kinds+newton"),
         ("fdbnl", PLAIN, {}, "gram.rows"),
         ("fdbnl", {**PLAIN, "weighting": "sites"}, {}, "gram.rows+step.fdbnl"),
-        ("fdbnl", {**PLAIN, "schedule": "rounds", "prepare.scale": "none"}, {}, "gram.diagonal+step.fdbnl"),
+        ("fdbnl", {**PLAIN, "schedule": "paper", "prepare.scale": "none"}, {}, "gram.diagonal+step.fdbnl"),
         (
             "fdbnl",
             {**PLAIN, "prepare.on_disagreement": "warn"},
@@ -198,8 +192,6 @@ def test_what_is_asked_twice_is_no_other_and_what_is_not_planned_is_refused():
     survey = SurveyQuestion(n_lags=1, variables=("a", "b"))
     for _ in range(3):
         asked.check_plan(Task(survey), planned)
-    # Once more if it was asked along with the count of who has which variables, and some are left out.
-    asked.check_plan(Task(replace(survey, variables=("a",))), planned)
     with refused(SiteRefused, code="beyond-plan"):
         asked.check_plan(Task(replace(survey, n_lags=2)), planned)
 

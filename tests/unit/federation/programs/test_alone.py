@@ -10,7 +10,7 @@ import feddbn
 from feddbn import FDBNL, OneShotDBN
 from feddbn.analysis import studies  # noqa: F401 (registers the methods)
 from feddbn.cli.printed import print_result
-from feddbn.console.own_network import verdict_here
+from feddbn.console.site_facts import verdict_here
 from feddbn.errors import ResultWarning
 from feddbn.federation.guards.study_plan import plan_of
 from feddbn.federation.programs.alone import TASK, Alone, AloneQuestion, verdict_of
@@ -20,12 +20,9 @@ from feddbn.report.record import read_record
 from feddbn.report.verdicts import verdicts
 from feddbn.results.remarks import alone_finding
 from feddbn.results.result import Result
-from feddbn.runtime.server.conduct import run_study
-from feddbn.runtime.server.coordinator import Coordinator
 from feddbn.runtime.settings import read_site_settings
 from feddbn.words import say
-from support.faults import LocalExchange, MemoryJournal
-from support.rig import Rig, Server, raw
+from support.consortium import RULE, Consortium, Liar, by_rule, raw
 
 D = 3
 PLAIN = {"prepare.robust": "off", "prepare.gains": "none", "prepare.on_disagreement": "ignore"}
@@ -109,10 +106,9 @@ def test_levels_follow_from_the_counts():
 @pytest.mark.parametrize("is_listed", [True, False])
 def test_masked_sites_tell_their_verdicts_as_one_sum_and_their_owners_the_own(tmp_path, is_listed):
     listed = [task for task in USUAL_TASKS if is_listed or task != TASK]
-    rig = Rig(tmp_path, sites(n_turned=1, n=3), f"tasks = {json.dumps(listed)}\n")
+    rig = Consortium(tmp_path, sites(n_turned=1, n=3), f"{RULE}tasks = {json.dumps(listed)}\n")
     study = rig.study("oneshot", {"resamples": 2, **PLAIN})
-    exchange = LocalExchange(rig.names, rig.endpoints.__getitem__)
-    told, _ = run_study(Coordinator(exchange, study, "run", MemoryJournal(), pause_s=0.0), study)
+    told, _ = rig.run(study, "run")
     facts = told.summary["result"]["diagnostics"]["alone"]
     assert "sites" not in facts
     found = {one["code"]: one for one in told.summary["result"]["findings"]}
@@ -130,10 +126,10 @@ def test_masked_sites_tell_their_verdicts_as_one_sum_and_their_owners_the_own(tm
 
 
 def test_a_server_hears_three_whole_counts_once(tmp_path):
-    rig = Rig(tmp_path, sites(n=3))
+    rig = Consortium(tmp_path, sites(n=3), by_rule())
     study = rig.study("oneshot", {**PLAIN, "prepare.center": "none"}, {"protection": "noise"})
     assert of_task(plan_of(study), TASK) == (1, 3)
-    server = Server(rig, study)
+    server = Liar(rig, study)
     weights = np.concatenate([np.triu(np.full((D, D), 0.8), 1) * (np.eye(D, k=1) > 0), 0.4 * np.eye(D)])
     question = AloneQuestion(
         n_lags=1,

@@ -13,7 +13,6 @@ from feddbn.errors import DataError, ParameterError, ProtocolError
 from feddbn.federation.programs.held_out import Judge, Weights, judge_program
 from feddbn.federation.protocol.rows import Treatment
 from feddbn.federation.protocol.task import Task, run_program
-from feddbn.federation.sums.feature_statistics import FeatureScaleQuestion
 from feddbn.federation.sums.gram import GramQuestion
 from feddbn.federation.sums.prepare import AS_THEY_ARE
 from feddbn.federation.sums.statistics import EarlierRows, make_fold
@@ -114,7 +113,7 @@ def test_a_network_in_a_sites_own_units_is_judged_like_one_in_common_units():
 
 
 def test_rows_with_empty_cells_count_and_a_network_learned_from_them_predicts_best():
-    fed = simulate(d=4, n_sites=4, n_samples=1200, random_state=1, mess={"missing": 0.3})
+    fed = simulate(d=4, n_sites=4, n_samples=1200, random_state=1, corruptions={"missing": 0.3})
     federation = simulated(read_sites(fed.sites, missing="keep"))
     judge = run_program(
         judge_program(federation.variables, 1, replace(AS_THEY_ARE, missing="fill"), FOLD), federation
@@ -164,8 +163,6 @@ def test_a_site_without_a_row_in_some_block_does_not_answer():
 
 def test_what_cannot_be_asked_about_earlier_rows_is_refused():
     earlier = EarlierRows(sites_of(rows_of_sites()), FOLD)
-    with refused(ParameterError, "gram.scales"):
-        earlier.sum(Task(FeatureScaleQuestion()))
     inner = GramQuestion(n_lags=1, variables=NAMES, fold=make_fold(0, 2, 0.3))
     with refused(ParameterError, "auto"):
         earlier.sum(Task(inner))

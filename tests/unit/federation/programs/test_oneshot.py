@@ -11,7 +11,7 @@ from feddbn.core.statistics.moments import Moments
 from feddbn.errors import DataError, ParameterError, ProtocolError
 from feddbn.federation.programs.oneshot import OneShotOptions, oneshot_program
 from feddbn.federation.programs.residual_checks import ResidualsQuestion
-from feddbn.federation.protocol.site import answer_of_one, site_task
+from feddbn.federation.protocol.site import site_task
 from feddbn.federation.protocol.task import Task, run_program
 from feddbn.federation.sums.gram import GramQuestion
 from support.saying import refused
@@ -103,7 +103,7 @@ def test_the_shape_travels_with_the_moments_and_stays_out_of_noise():
     here, program = federation_of([[x]]).site("s0").here, site_task("gram.rows")
     plain = GramQuestion(n_lags=1, variables=("x0", "x1", "x2"))
     shaped = replace(plain, shape=True)
-    short, long = (answer_of_one(program, here, question)[1] for question in (plain, shaped))
+    short, long = (program.answer(here, question)[1] for question in (plain, shaped))
     np.testing.assert_array_equal(long[: len(short)], short)
     np.testing.assert_array_equal(long[len(short) :], shape_sums(x))
     with pytest.raises(ParameterError, match="shape=True"):

@@ -22,7 +22,7 @@ from feddbn.runtime.simulated.in_process import InProcessFederation
 from feddbn.runtime.simulated.private import private_federation
 from feddbn.runtime.simulated.secure import secure_federation
 
-AS_THEY_ARE = {"center": "none", "spikes": "keep", "gains": "none", "on_disagreement": "ignore"}
+AS_THEY_ARE = {"center": "none", "robust": "off", "gains": "none", "on_disagreement": "ignore"}
 
 
 def fit(data, **options):
@@ -83,7 +83,7 @@ def test_probabilities_are_the_mean_of_those_of_rows_drawn_by_hand():
         "features": "linear",
         "noise_variance": "free",
     }
-    model = fit(data, resamples=n, **options, **AS_THEY_ARE)
+    model = fit(data, resamples=n, **options, prepare=AS_THEY_ARE)
     tables = [frame.to_numpy() for frame in data["a"]]
     rows = np.concatenate([np.concatenate([x[1:], x[:-1]], axis=1) for x in tables])
     of_recording = np.repeat(np.arange(len(tables)), 59)
@@ -109,6 +109,7 @@ def test_probabilities_are_the_mean_of_those_of_rows_drawn_by_hand():
     assert model.n_resamples_ == n
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_bits_and_masks_change_nothing():
     rng = np.random.default_rng(701)
     data = {name: population(rng, 12, 40) for name in "abcd"}
@@ -123,6 +124,7 @@ def test_the_same_seed_gives_the_same_bits_and_masks_change_nothing():
     assert not probabilities(plain).equals(probabilities(other))
 
 
+@pytest.mark.slow
 def test_clean_data_lose_no_edge_and_no_network():
     kept = lost = 0
     for seed in range(700, 705):
@@ -142,8 +144,9 @@ def test_clean_data_lose_no_edge_and_no_network():
     assert lost <= 1
 
 
+@pytest.mark.slow
 def test_probabilities_fall_where_recordings_differ():
-    options = {"features": "linear", "use_nongaussian": False, **AS_THEY_ARE}
+    options = {"features": "linear", "use_nongaussian": False, "prepare": AS_THEY_ARE}
     sure, less = [], []
     for seed in range(710, 720):
         rows = {"a": population(np.random.default_rng(seed))}
@@ -184,6 +187,7 @@ def test_under_noise_nothing_is_resampled():
     assert codes(model)["probabilities-not-resampled"].values["reason"] == "noise"
 
 
+@pytest.mark.slow
 def test_noise_with_a_memory_curves_gaps_and_rare_events_are_resampled():
     rng = np.random.default_rng(704)
     noise = np.zeros((2000, 3))
@@ -191,7 +195,7 @@ def test_noise_with_a_memory_curves_gaps_and_rare_events_are_resampled():
         noise[t] = 0.7 * noise[t - 1] + rng.normal(size=3) * (1 + 2 * (t // 100 % 2))
     a = noise[:, 0]
     remembering = pd.DataFrame({"a": a, "b": 0.9 * a + noise[:, 1], "c": 0.9 * a + noise[:, 2]})
-    model = fit({"s": [remembering]}, resamples=3, **AS_THEY_ARE)
+    model = fit({"s": [remembering]}, resamples=3, prepare=AS_THEY_ARE)
     assert model.residuals_.noise_memory is not None
     assert model.n_resamples_ == 3
     x = rng.normal(size=(800, 2))

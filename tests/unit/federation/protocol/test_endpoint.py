@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from feddbn._version import __version__
 from feddbn.core.designs.recordings import Block
-from feddbn.core.encoding import encode
 from feddbn.data.memory import ArrayRecording, MemorySite
 from feddbn.errors import AggregationError, ProtocolError, SiteRefused, StateError
+from feddbn.federation.protocol.encoding import encode
 from feddbn.federation.protocol.endpoint import SiteEndpoint, Step, decide
 from feddbn.federation.protocol.messages import (
     WITHHELD,
@@ -172,7 +172,7 @@ def test_an_answer_is_opened_for_one_set_of_sites_also_after_a_restart():
 
 @pytest.mark.usefixtures("registries")
 def test_an_unexpected_error_is_told_to_the_site_not_to_the_server():
-    def broken(sites, question, memo):
+    def broken(here, question):
         raise ValueError("patient 17 has 4.2")
 
     register_site_task(SiteTask(Broken, broken))
@@ -227,7 +227,7 @@ def test_finish_keeps_the_personal_result_at_the_site_from_the_counted_state():
     for after, count in ((1, 2), (0, 1)):
         request = Request("finish", "run-1", -1, after, {"summary": {"k": 1}}, {"centre": np.ones(2)})
         reply = read_reply(endpoint.handle(encode_request(request)))
-        assert reply.meta == {"personal": ["count", "dual"]}
+        assert reply.meta["personal"] == ["count", "dual"]
         assert not reply.arrays
         run_id, result, personal = kept[-1]
         assert (run_id, result.summary["k"], personal["count"][0]) == ("run-1", 1, count)

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feddbn.core.encoding import encode
 from feddbn.errors import FederationError, ParameterError, ProtocolError, SiteRefused, StateError
+from feddbn.federation.protocol.encoding import encode
 from feddbn.federation.protocol.messages import (
     Header,
     Journal,

@@ -1,17 +1,14 @@
 import json
 
 import pytest
-from pydantic import ValidationError
 
 from feddbn.errors import ParameterError, SiteRefused
 from feddbn.federation.protocol.study import (
     About,
-    Privacy,
     Study,
     StudyMethod,
     StudyResult,
     check_about,
-    check_keepers,
     check_name,
     parse_study,
     register_study_method,
@@ -123,61 +120,6 @@ def make(**changes):
     return Study(
         **{"name": "x", "method": "oneshot", "variables": ("a", "b"), "sites": ("p", "q", "r"), **changes}
     )
-
-
-def test_two_keepers_protect_as_masks_do():
-    study = make(privacy={"keepers": ["keeper-a", "keeper-b"]})
-    assert study.privacy.is_protected
-    assert study.privacy.has_sampling_noise
-    assert '"keepers":["keeper-a","keeper-b"]' in study.to_json()
-    assert study_from_json(study.to_json()) == study
-    assert not Privacy().is_protected
-    # Studies without keepers keep their text, by which owners have approved them.
-    assert "keepers" not in make().to_json()
-
-
-@pytest.mark.parametrize(
-    "privacy",
-    [
-        {"keepers": ["keeper-a"]},
-        {"keepers": ["keeper-a", "keeper-a"]},
-        {"keepers": ["keeper-a", "keeper-b", "keeper-c"]},
-        {"keepers": ["keeper-a", "b\nc"]},
-        {"keepers": ["keeper-a", "keeper-b"], "secure_aggregation": True},
-        {"keepers": ["keeper-a", "keeper-b"], "epsilon": 1.0},
-        {"keepers": ["keeper-a", "keeper-b"], "max_norm": 1.0},
-    ],
-)
-def test_impossible_keepers_are_refused(privacy):
-    with pytest.raises(ValidationError):
-        make(privacy=privacy)
-
-
-def test_a_keeper_is_no_site():
-    with pytest.raises(ValidationError):
-        make(privacy={"keepers": ["keeper-a", make().sites[0]]})
-
-
-@pytest.mark.parametrize(
-    ("changes", "code"),
-    [
-        ({}, None),
-        ({"method": "latent"}, None),
-        ({"method": "fdbnl"}, None),
-        ({"method": "fdbnl", "parameters": {"schedule": "rounds"}}, "keepers-method"),
-        ({"method": "pfdbnl"}, "keepers-method"),
-        ({"goal": "select"}, "keepers-method"),
-        ({"some_variables_may_be_missing": True}, "keepers-rows"),
-    ],
-)
-def test_keepers_open_sums_of_products_only(changes, code):
-    study = make(privacy={"keepers": ["keeper-a", "keeper-b"]}, **{"method": "oneshot", **changes})
-    if code is None:
-        check_keepers(study)
-    else:
-        with pytest.raises(ParameterError) as caught:
-            check_keepers(study)
-        assert caught.value.code == code
 
 
 @pytest.mark.parametrize("name", ["purpose", "contact", "retention"])

@@ -15,7 +15,7 @@ from feddbn.errors import FederationError, ParameterError, ProtocolError, SiteRe
 from feddbn.federation.guards.study_plan import scope_of
 from feddbn.federation.protocol.endpoint import SiteEndpoint
 from feddbn.federation.protocol.rows import RowsQuestion
-from feddbn.federation.protocol.site import Here, Site, answer_of_one, site_task
+from feddbn.federation.protocol.site import Here, Site, site_task
 from feddbn.federation.protocol.study import Study
 from feddbn.federation.protocol.task import run_program
 from feddbn.federation.sums.gram import GramQuestion
@@ -51,6 +51,7 @@ def with_cells(value):
 CODED, EMPTY = with_cells(CODE), with_cells(np.nan)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize(
     ("cls", "given"),
@@ -82,6 +83,7 @@ def test_without_its_name_a_code_is_a_value_and_a_fit_says_how_to_name_it():
     assert found.cure == {"prepare.empty_values": CODE}
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_every_question_about_rows_has_the_map(monkeypatch):
     asked = []
@@ -100,6 +102,7 @@ def test_every_question_about_rows_has_the_map(monkeypatch):
     assert {one.name for one in about_rows if one.cell_maps != (f"empty_values={CODE}",)} == set()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_new_rows_are_added_with_the_map():
     prepare = {"missing": "drop", "on_disagreement": "ignore", "center": "none", "detrend": 0, "period": None}
@@ -155,6 +158,7 @@ def deployed(policy, given, directory, cells=CODED):
     return run_study(coordinator, given)[0]
 
 
+@pytest.mark.slow
 def test_a_study_that_names_codes_runs_where_sites_allow_it(tmp_path):
     given = study(**{"prepare.empty_values": CODE})
     found = deployed(SitePolicy(require_masking=False, min_rows=5), given, tmp_path / "a")
@@ -200,8 +204,8 @@ def test_nothing_that_is_remembered_of_cells_as_they_are_serves_for_mapped_ones(
     plain = GramQuestion(n_lags=1, variables=("x0", "x1", "x2"))
     mapped = replace(plain, cell_maps=(f"empty_values={CODE}",))
     task = site_task("gram.rows")
-    state, _ = answer_of_one(task, Here(name, data, {}), plain)
-    after, fresh = (answer_of_one(task, Here(name, data, one), mapped)[1] for one in (state, {}))
+    state, _ = task.answer(Here(name, data, {}), plain)
+    after, fresh = (task.answer(Here(name, data, one), mapped)[1] for one in (state, {}))
     np.testing.assert_array_equal(after, fresh)
     assert plain.in_view(data, name)[0].key != mapped.in_view(data, name)[0].key
     assert plain.constants[0].digest != mapped.constants[0].digest

@@ -9,19 +9,15 @@ from feddbn.core.designs.recordings import Block
 from feddbn.data.memory import ArrayRecording, MemorySite
 from feddbn.errors import DataError, ParameterError, ProtocolError
 from feddbn.federation.guards.sampling_noise import SamplingNoise
-from feddbn.federation.protocol.site import Channel, Here, Site, answer_of_one, site_task
+from feddbn.federation.protocol.site import Channel, Here, Site, site_task
 from feddbn.federation.protocol.task import Task
 from feddbn.federation.sums.lags import (
-    FARTHEST,
     LagCountsQuestion,
     LagsQuestion,
     SummedLags,
     clock_of,
     lag_design,
-    noise_weights,
-    public_units,
 )
-from feddbn.privacy.noise_plan import ClipRule, NoisePlan
 from feddbn.runtime.simulated.secure import secure_federation
 
 NAMES = ("a", "b", "c")
@@ -49,7 +45,7 @@ def question(design=None, kind=LagsQuestion, **more):
 
 
 def asked(data, what):
-    return answer_of_one(site_task(what.name), Here("s", data, {}), what)[1]
+    return site_task(what.name).answer(Here("s", data, {}), what)[1]
 
 
 def by_hand(recordings, design, level=None, length=1.0):
@@ -178,9 +174,6 @@ def test_steps_are_read_and_those_of_no_fixed_length_refused():
         {"first": -50},
         {"clock": "days"},
         {"n_bins": 0},
-        {"origin": np.zeros(3)},
-        {"origin": np.zeros(3), "scale": np.zeros(3)},
-        {"clip_bound": 3.0},
         {"cells": np.full((1, 3, 3), 0.5)},
         {"kinds": ("continuous",) * 3},
     ],
@@ -237,82 +230,6 @@ def test_counts_say_where_there_are_enough_readings():
     assert 0 < found.mean() < 1
 
 
-# Noise.
-
-UNITS = {"a": [80, 10], "b": [120, 15], "c": [37, 0.5]}
-
-
-def noisy(**more):
-    origin, scale = public_units(UNITS, NAMES)
-    return question(origin=origin, scale=scale, **more)
-
-
-def units(data, what):
-    return list(site_task(what.name).units(Here("s", data, {}), what, "recording"))
-
-
-@pytest.mark.parametrize("treated", [{}, {"robust": "recording"}, {"center": "recording"}])
-def test_one_recording_changes_its_own_vector_and_no_other(treated):
-    """Neighbouring data sets, each recording left out in turn, and one of them as wild as can be."""
-    rng = np.random.default_rng(908)
-    recordings = [readings(rng, n=60) for _ in range(5)]
-    recordings[3] = (recordings[3][0], recordings[3][1] * 1e6)
-    what = noisy(**treated)
-    every = units(site_of(*recordings), what)
-    assert len(every) == 5
-    np.testing.assert_allclose(asked(site_of(*recordings), what), np.sum(every, axis=0), rtol=1e-9, atol=1e-6)
-    plan = NoisePlan("recording", 1e-9, {"gram.lags": ClipRule(50.0)})
-
-    def released(vectors):
-        length, rng = what.length, np.random.default_rng(0)
-        return plan.protect("gram.lags", vectors, True, length, 0, 1, rng.bytes).value
-
-    whole = released(every)
-    for k in range(5):
-        others = units(site_of(*(one for j, one in enumerate(recordings) if j != k)), what)
-        for mine, theirs in zip(others, every[:k] + every[k + 1 :], strict=True):
-            np.testing.assert_array_equal(mine, theirs)
-        assert np.linalg.norm(whole - released(others)) <= 50.0 * (1 + 1e-6)
-
-
-def test_readings_stay_near_the_public_level():
-    times, values = np.arange(12.0), np.tile(LEVEL, (12, 1))
-    values[5] = 1e9
-    (vector,) = units(site_of((times, values)), noisy())
-    found = SummedLags.from_sums(vector / noise_weights(noisy().lag_design), noisy().lag_design)
-    np.testing.assert_allclose(np.diagonal(found.sums.products[0]), FARTHEST**2)
-    again = found.in_units(*public_units(UNITS, NAMES))
-    assert again.means[0] == pytest.approx((11 * 80 + 80 + FARTHEST * 10) / 12)
-
-
-def test_what_would_mix_recordings_is_refused():
-    data = site_of(readings(np.random.default_rng(0)))
-    for what in (question(), noisy(robust="site")):
-        with pytest.raises(ParameterError):
-            units(data, what)
-    with pytest.raises(ParameterError):
-        list(site_task("gram.lags").units(Here("s", data, {}), noisy(), "row"))
-    for wrong in (None, {"a": 3}, {**UNITS, "b": [1, 0]}, {**UNITS, "c": [1]}, {**UNITS, "c": ["x", 1]}):
-        with pytest.raises(ParameterError):
-            public_units(wrong, NAMES)
-
-
-def test_units_in_other_words_are_the_same_sums():
-    """Without noise's bounds, public units and the site's own mean tell the same covariances."""
-    rng = np.random.default_rng(909)
-    recordings = [readings(rng, n=200) for _ in range(2)]
-    design = question().lag_design
-    public = SummedLags.from_sums(asked(site_of(*recordings), noisy()) / noise_weights(design), design)
-    public = public.in_units(*public_units(UNITS, NAMES))
-    level = public_units(UNITS, NAMES)[0]
-    np.testing.assert_allclose(
-        public.sums.products, by_hand(recordings, design, level)[1], rtol=1e-9, atol=1e-6
-    )
-    own = SummedLags.from_sums(asked(site_of(*recordings), question()), design)
-    np.testing.assert_allclose(public.totals, own.totals)
-    np.testing.assert_allclose(public.sums.delays, own.sums.delays)
-
-
 def test_sums_add_up_over_sites_only_in_the_same_bins():
     a, b = (question(lag_design(NAMES, "1h", 0.25, longest)) for longest in (8, 16))
     data = site_of(readings(np.random.default_rng(910)))
@@ -323,6 +240,7 @@ def test_sums_add_up_over_sites_only_in_the_same_bins():
     assert replace(one.sums, time=1.0).time == 1.0
 
 
+@pytest.mark.slow
 def test_noise_by_default_is_a_share_of_the_error_and_none_where_nothing_is_told():
     """Many sites of one kind: what their answers vary by, and what each adds to its own."""
     rng = np.random.default_rng(911)

@@ -1,4 +1,4 @@
-"""Robust rows under noise, and what new rows and earlier versions have of them."""
+"""Robust rows under noise, and what new rows have of them."""
 
 import numpy as np
 import pandas as pd
@@ -6,14 +6,12 @@ import pytest
 
 from feddbn import Prepare
 from feddbn.data import read_sites
-from feddbn.errors import OldNameWarning, ParameterError
+from feddbn.errors import ParameterError
 from feddbn.federation.protocol.site import Here, Site, site_task
 from feddbn.federation.sums.gram import GramQuestion
-from feddbn.federation.sums.tally import Tally
 from feddbn.methods.oneshot import OneShotDBN
 from feddbn.results.scoring import score
 from feddbn.runtime.simulated.private import private_federation
-from feddbn.settings import flat_names
 from feddbn.sim.simulation import simulate
 from support.saying import refused
 
@@ -60,6 +58,7 @@ def private_fit(made, unit="recording", **prepare):
     return model.treatment_["robust"], found["W"]["shd"] + found["A"]["shd"]
 
 
+@pytest.mark.slow
 def test_spikes_turn_no_network_over_at_a_generous_epsilon_and_nothing_is_paid_for_it():
     made = simulate(
         d=5,
@@ -68,7 +67,7 @@ def test_spikes_turn_no_network_over_at_a_generous_epsilon_and_nothing_is_paid_f
         n_recordings=60,
         mean_degree=2,
         random_state=1,
-        mess={"spikes": 0.01},
+        corruptions={"spikes": 0.01},
     )
     robust, wrong = private_fit(made)
     assert robust == "recording"
@@ -78,27 +77,12 @@ def test_spikes_turn_no_network_over_at_a_generous_epsilon_and_nothing_is_paid_f
     assert all_wrong >= 5
 
 
-def test_what_was_called_spikes_is_read_in_studies_files_and_arguments():
-    assert flat_names({"prepare.spikes": "keep"}) == {"robust": "off"}
-    assert flat_names({"prepare": {"spikes": "remove"}}) == {"robust": "auto"}
-    assert flat_names({"spikes": "auto"}) == {"robust": "auto"}
-    with pytest.warns(OldNameWarning):
-        assert OneShotDBN(spikes="keep").prepare == Prepare(robust="off")
-    with refused(ParameterError, "twice"):
-        flat_names({"prepare.spikes": "keep", "prepare.robust": "auto"})
-
-
-def test_new_rows_are_robust_as_the_old_ones_were_also_those_of_earlier_versions():
-    made = simulate(d=3, n_sites=3, n_samples=900, random_state=0, mess={"spikes": 0.01})
+def test_new_rows_are_robust_as_the_old_ones_were():
+    made = simulate(d=3, n_sites=3, n_samples=900, random_state=0, corruptions={"spikes": 0.01})
     rows = Prepare(missing="drop", gains="none", on_disagreement="warn")
     model = OneShotDBN(prepare=rows).fit(made.sites)
     assert model.treatment_["robust"] == "site"
-    stored = model._tally.to_dict()
-    assert Tally.from_dict(stored).treatment.robust == "site"
-    earlier = {name: value for name, value in stored.items() if name != "robust"}
-    for limits, robust in (([1.0, 1.0, 0.0], "site"), (None, "none")):
-        assert Tally.from_dict({**earlier, "limits": limits}).treatment.robust == robust
-    more = simulate(d=3, n_sites=3, n_samples=900, random_state=0, mess={"spikes": 0.01})
+    more = simulate(d=3, n_sites=3, n_samples=900, random_state=0, corruptions={"spikes": 0.01})
     before = model._tally.moments.scatter
     after = model.update(more.sites)
     np.testing.assert_allclose(np.diag(after._tally.moments.scatter), 2 * np.diag(before), rtol=0.2)
@@ -117,6 +101,7 @@ def chained(shocks, n_sites=4, rows=300):
     return found
 
 
+@pytest.mark.slow
 def test_shocks_that_travel_stay_and_errors_that_come_alone_do_not():
     rng = np.random.default_rng(0)
 

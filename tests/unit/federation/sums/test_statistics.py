@@ -6,7 +6,7 @@ from feddbn.core.statistics.diagnostics import summary_of_moments
 from feddbn.core.statistics.moments import Moments
 from feddbn.data import read_sites
 from feddbn.errors import DataError, ParameterError, ProtocolError
-from feddbn.federation.protocol.site import Guard, Here, Site, answer_of_one, site_task
+from feddbn.federation.protocol.site import Guard, Here, Site, site_task
 from feddbn.federation.protocol.task import Sum, Task, run_program
 from feddbn.federation.sums.gram import GramQuestion
 from feddbn.federation.sums.statistics import prepare, summary_program
@@ -62,7 +62,7 @@ def test_centring_is_chosen_from_the_means():
 def test_units_add_up_to_the_site_vector():
     data = read_sites(simulated(n_sites=1, n_recordings=5))["site-0"]
     here, program = Here("site-0", data, {}), site_task("gram.rows")
-    _, vector = answer_of_one(program, here, MOMENTS)
+    _, vector = program.answer(here, MOMENTS)
     assert program.units is not None
     units = list(program.units(here, MOMENTS, "recording"))
     assert len(units) == 5

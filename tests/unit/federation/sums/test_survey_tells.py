@@ -1,6 +1,7 @@
 """What a server can work out from a survey: docs/privacy-details.md says so, and this shows it."""
 
 import numpy as np
+import pytest
 
 from feddbn.data import read_sites
 from feddbn.federation.protocol.rows import Treatment, treated
@@ -35,6 +36,7 @@ def test_two_sites_are_known_up_to_their_order():
     assert worst(np.exp([mean - half, mean + half]), true).max() < 0.1
 
 
+@pytest.mark.slow
 def test_with_pooled_variances_three_sites_are_told_apart():
     errors, guesses = [], []
     angles = np.linspace(0.0, 2 * np.pi / 3, 2001)[:, None] + 2 * np.pi / 3 * np.arange(3)

@@ -17,17 +17,23 @@ from feddbn.federation.sums.prepare import AS_THEY_ARE, Prepare
 from feddbn.federation.sums.survey import survey_program
 from feddbn.federation.sums.treatment import FirstLook, asked_moments_program
 from feddbn.results.remarks import treatment_findings
+from reproduction.corruptions import simulate
 from support.saying import only, refused
 from support.sites import federation_of
 
-pytestmark = pytest.mark.usefixtures("light")
+pytestmark = [pytest.mark.promise, pytest.mark.usefixtures("light")]
 
 AUTO = Prepare()
 
 
-def made(mess=None, seed=20, n_sites=8, rows=200, d=6):
+def made(corruptions=None, seed=20, n_sites=8, rows=200, d=6):
     return feddbn.simulate(
-        d=d, n_sites=n_sites, n_samples=n_sites * rows, mean_degree=2, random_state=seed, mess=mess
+        d=d,
+        n_sites=n_sites,
+        n_samples=n_sites * rows,
+        mean_degree=2,
+        random_state=seed,
+        corruptions=corruptions,
     )
 
 
@@ -79,8 +85,7 @@ def test_trends_and_cycles_are_found_and_taken_off_as_by_least_squares():
     assert found.own_shares.min() > 0.3
 
 
-@pytest.mark.parametrize("empty", [0.0, 0.2])
-@pytest.mark.parametrize("level", [0.0, 0.2, 0.5, 3.0])
+@pytest.mark.parametrize(("level", "empty"), [(0.0, 0.0), (0.2, 0.0), (0.5, 0.2), (3.0, 0.0)])
 def test_levels_of_short_recordings_leave_the_rows_as_they_were_without(level, empty):
     """What is learned from hardly depends on levels, and recordings of 10 to 60 rows do not bias it."""
     rng = np.random.default_rng(12)
@@ -196,9 +201,9 @@ def test_levels_of_series_that_remember_themselves_are_seen_where_a_fifth_of_the
     assert found.center == ("recording" if has_levels else "none")
 
 
-@pytest.mark.parametrize("mess", ["other-units", "mixed-columns"])
-def test_an_odd_site_stays_out_and_only_its_owner_is_told(mess):
-    fed = made(mess)
+@pytest.mark.parametrize("corruptions", ["other-units", "mixed-columns"])
+def test_an_odd_site_stays_out_and_only_its_owner_is_told(corruptions):
+    fed = made(corruptions)
     found, federation = asked(fed.sites)
     assert found.n_disagreeing == 1
     assert found.treatment.abstain
@@ -363,7 +368,7 @@ def test_means_of_recordings_that_are_asked_for_by_name_are_taken_off(noisy):
 
 @pytest.mark.parametrize("is_mixed", [False, True])
 def test_a_site_with_mixed_up_columns_is_named_whatever_else_is_wrong(is_mixed):
-    mess = {
+    corruptions = {
         "offsets": 3.0,
         "gains": 0.4,
         "trend": 3.0,
@@ -372,7 +377,7 @@ def test_a_site_with_mixed_up_columns_is_named_whatever_else_is_wrong(is_mixed):
         "missing": 0.15,
         "heavy-tails": 5.0,
     }
-    sites = dict(made(mess, seed=3, n_sites=6, rows=300, d=8).sites)
+    sites = dict(simulate(corruptions, d=8, n_sites=6, n_samples=1800, mean_degree=2, random_state=3).sites)
     (frame,) = sites["site-4"]
     order = np.roll(np.arange(8), 3) if is_mixed else np.arange(8)
     sites["site-4"] = [frame.iloc[:, order].set_axis(frame.columns, axis=1)]

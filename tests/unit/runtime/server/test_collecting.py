@@ -14,10 +14,9 @@ from feddbn.runtime.server.conduct import Progress, conduct, run_study
 from feddbn.runtime.server.coordinator import Coordinator
 from feddbn.runtime.store import EventLog, RunJournal, Store
 from feddbn.words.studies import when
+from support.consortium import NAMES, Consortium, by_rule, make_study
 from support.faults import MemoryJournal
 from support.outside import outside
-from support.owned_sites import NAMES, OwnedSites, make_study
-from support.rig import Rig
 from support.saying import kept_out, refused
 from support.states import changed
 
@@ -71,7 +70,7 @@ class Server:
 
 @pytest.fixture
 def sites(tmp_path):
-    return OwnedSites(tmp_path / "sites", POLICY)
+    return Consortium(tmp_path / "sites", policy=POLICY)
 
 
 @pytest.fixture
@@ -82,12 +81,12 @@ def together(tmp_path):
 
 def run_together(place, study):
     log = MemoryJournal()
-    return with_sums(OwnedSites(place, POLICY).run(study, journal=log)[0].arrays, log.read())
+    return with_sums(Consortium(place, policy=POLICY).run(study, journal=log)[0].arrays, log.read())
 
 
 def with_sums(arrays, journal):
     """What a run has learned, and the sums it was learned from."""
-    sums = {f"sum {entry.seq}": entry.answer.value for entry in journal.entries}
+    sums = {f"sum {k}": entry.answer.value for k, entry in enumerate(journal.entries)}
     assert all(np.any(value) for value in sums.values())
     return {**arrays, **sums}
 
@@ -98,6 +97,7 @@ def assert_same_bits(found, expected):
         np.testing.assert_array_equal(found[name], expected[name])
 
 
+@pytest.mark.promise
 def test_a_week_of_visits_gives_the_bits_of_all_together(tmp_path, sites, together):
     server = Server(tmp_path / "runs", collecting(), sites)
     assert_same_bits(server.run(), together)
@@ -201,7 +201,7 @@ def test_a_window_that_closes_names_who_is_missing_and_opens_again_on_request(tm
 def test_a_collection_can_end_with_enough_sites(tmp_path):
     names = ("a", "b", "c", "d", "e")
     rng = np.random.default_rng(1)
-    rig = Rig(tmp_path / "rig", {name: [rng.normal(size=(60, 2))] for name in names})
+    rig = Consortium(tmp_path / "rig", {name: [rng.normal(size=(60, 2))] for name in names}, by_rule())
     parameters = make_study().parameters
     study = rig.study(
         parameters=parameters, attendance={"when_missing": "collect", "window_h": 30.0, "enough": 4}
@@ -211,7 +211,7 @@ def test_a_collection_can_end_with_enough_sites(tmp_path):
     server = Server(tmp_path / "runs", study, rig, hours)
     server.exchange._open = rig.open
     found = server.run()
-    four = Rig(tmp_path / "four", {name: rig.data[name] for name in names})
+    four = Consortium(tmp_path / "four", {name: rig.data[name] for name in names}, by_rule())
     alone = four.study(
         parameters=parameters, attendance={"when_missing": "continue", "min_sites": 4, "max_wait_s": 0}
     )
@@ -231,7 +231,7 @@ def test_data_that_change_inside_a_window_end_the_site_s_part(tmp_path, sites):
         with contextlib.suppress(StillCollecting):
             server.run(stay_s=0.0)
         server.exchange.wait(3600.0)
-    path = sites.place / "south" / "data" / "one.csv"
+    path = sites.place / "south" / "data" / "r000.csv"
     path.write_text(path.read_text() + "0.5,0.25\n")
     with kept_out("other-data", "south"):
         server.run()
@@ -323,8 +323,10 @@ def test_sums_in_the_clear_are_collected_too(tmp_path):
     policy = POLICY + "require_masking = false\n"
     plain = {"privacy": {"secure_aggregation": False}}
     log = MemoryJournal()
-    together = OwnedSites(tmp_path / "together", policy).run(make_study(**plain), journal=log)[0].arrays
-    sites = OwnedSites(tmp_path / "sites", policy)
+    together = (
+        Consortium(tmp_path / "together", policy=policy).run(make_study(**plain), journal=log)[0].arrays
+    )
+    sites = Consortium(tmp_path / "sites", policy=policy)
     study = make_study(attendance={"when_missing": "collect", "window_h": 30.0}, **plain)
     server = Server(tmp_path / "runs", study, sites)
     assert_same_bits(server.run(), with_sums(together, log.read()))
@@ -332,7 +334,7 @@ def test_sums_in_the_clear_are_collected_too(tmp_path):
 
 
 def test_a_refusal_is_no_answer_and_the_site_is_asked_again_until_its_owner_has_approved(tmp_path):
-    sites = OwnedSites(tmp_path / "sites")
+    sites = Consortium(tmp_path / "sites")
     study = collecting(window_h=100.0)
     sites.approve(study, names=("north", "west"))
     approved = []

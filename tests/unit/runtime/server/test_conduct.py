@@ -9,10 +9,9 @@ from feddbn.analysis import studies  # noqa: F401 (registers the methods)
 from feddbn.errors import NotEnoughSites, ParameterError
 from feddbn.federation.protocol.messages import read_request
 from feddbn.federation.protocol.study import Study, StudyResult
-from feddbn.runtime.engines.interface import run_state
 from feddbn.runtime.server.conduct import Progress, conduct, rehearse, run_study
 from feddbn.runtime.server.coordinator import Coordinator
-from feddbn.runtime.server.results import export_result, read_outcome
+from feddbn.runtime.server.results import export_result, read_outcome, run_state
 from support.faults import MemoryJournal
 from support.walks import Place, walk
 

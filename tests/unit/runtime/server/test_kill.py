@@ -9,26 +9,26 @@ pytest.importorskip("cryptography")
 from feddbn.federation.protocol.study import StudyResult
 from feddbn.runtime.server.conduct import Progress, conduct
 from feddbn.runtime.store import Store, run_directory
+from support.consortium import NAMES, Consortium, make_study
 from support.crash import in_child
-from support.owned_sites import NAMES, OwnedSites, make_study
 
-pytestmark = pytest.mark.usefixtures("light")
+pytestmark = [pytest.mark.promise, pytest.mark.usefixtures("light")]
 
 STUDY = make_study(parameters={"n_lags": 1, "check_residuals": False}, attendance={"when_missing": "wait"})
 
 
 def work(say, place, run):
-    sites = OwnedSites.at(place)
+    sites = Consortium.at(place)
     out = run_directory(sites.place / "out", run)
     runs = sites.place / "runs"
-    conduct(sites.exchange(), STUDY, run, runs, out, Progress(run, NAMES), logging.getLogger("test").info)
+    conduct(sites.restart(), STUDY, run, runs, out, Progress(run, NAMES), logging.getLogger("test").info)
     return StudyResult.from_bytes((out / "result.feddbn").read_bytes()).arrays
 
 
 @pytest.mark.parametrize("every", [37, pytest.param(5, marks=pytest.mark.slow)])
 def test_a_masked_study_killed_at_a_commit_and_again_ends_with_the_same_bits(tmp_path, every):
     """Each run is killed at its commit, then while it goes on, and then it ends."""
-    sites = OwnedSites(tmp_path, "approve_by_rule = true\n")
+    sites = Consortium(tmp_path, policy="approve_by_rule = true\n")
     calm = in_child(work, tmp_path, "calm")
     journal = Store(tmp_path / "runs")
     points = range(2 * calm.n_commits)[::every]

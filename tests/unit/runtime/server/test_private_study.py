@@ -92,17 +92,11 @@ def in_process(study):
     return PrivateFederation(secure, study_noise_plan(study), n_guaranteed)
 
 
-CURVED = {"gram.functions", "counts.norms"}
-
-
 @pytest.mark.parametrize(
     ("clip", "parameters", "asked"),
     [
         (None, {"prepare.robust": "auto"}, {"counts.norms"}),
-        (60.0, {"prepare.robust": "auto"}, set()),
-        (60.0, {"prepare.spikes": "keep"}, set()),
-        (None, {"features": "quadratic"}, CURVED),
-        (None, {"features": "quadratic", "prepare.robust": "off"}, CURVED),
+        (60.0, {"prepare.robust": "off", "features": "auto"}, set()),
     ],
 )
 def test_a_deployed_study_with_noise_gives_the_network_of_the_same_noise_in_process(clip, parameters, asked):
@@ -179,9 +173,20 @@ def test_a_task_that_would_break_the_promise_is_refused_by_the_sites():
     assert "'gram.rows'" in events[-1].sentence
 
 
-def test_noise_with_a_method_of_many_rounds_is_refused_before_anything_is_sent():
-    study = make_study("fdbnl", parameters={})
-    with refused(ParameterError, "privacy.epsilon", "'fdbnl'", "oneshot"):
+@pytest.mark.promise
+@pytest.mark.parametrize(
+    ("method", "parameters", "said"),
+    [
+        ("fdbnl", {}, ("'fdbnl'", "oneshot")),
+        ("continuous", {"step": "1h"}, ("'continuous'", "oneshot")),
+        ("oneshot", {"features": "spline"}, ("features = 'spline'", "features = 'linear'")),
+    ],
+)
+def test_noise_with_other_sums_than_linear_moments_is_refused_before_anything_is_sent(
+    method, parameters, said
+):
+    study = make_study(method, parameters=parameters)
+    with refused(ParameterError, "privacy.epsilon", *said):
         run_study(coordinator_of(study), study)
 
 

@@ -6,20 +6,9 @@ import pytest
 
 from feddbn.analysis import studies  # noqa: F401 (registers the methods)
 from feddbn.federation.protocol.study import Study, StudyResult
-from feddbn.findings import Finding
-from feddbn.runtime.server.results import export_result, with_findings
+from feddbn.runtime.server.results import export_result
 
 pytestmark = pytest.mark.usefixtures("light")
-
-
-def test_what_a_run_has_found_stands_with_what_its_method_has():
-    found = [Finding("weight-not-shown", "warning", {"most": 1.5, "n_sites": 3}, ("north",))]
-    network = StudyResult({}, {"result": {"findings": [{"code": "a"}], "warnings": []}})
-    table = StudyResult({}, {"edges": [], "findings": [{"code": "a"}]})
-    for stored in (with_findings(network, found).summary["result"], with_findings(table, found).summary):
-        assert [one["code"] for one in stored["findings"]] == ["a", "weight-not-shown"]
-        assert len(stored["warnings"]) == 1
-    assert with_findings(table, []) is table
 
 
 def test_a_fetched_result_compares_the_noise_with_the_rows_that_it_was_learned_from(tmp_path):

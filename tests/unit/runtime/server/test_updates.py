@@ -16,13 +16,20 @@ from feddbn.runtime.server.conduct import Progress, conduct
 from feddbn.runtime.site.page import about_study
 from feddbn.runtime.site.registers import RecordingBook
 from feddbn.runtime.store import STORE, Store
+from support.consortium import NAMES, ONE_SUM, Consortium, make_study
 from support.faults import LocalExchange
-from support.owned_sites import NAMES, ONE_SUM, OwnedSites, make_study
 from support.saying import only, refused
 
 pytestmark = pytest.mark.usefixtures("light")
 
 RNG = np.random.default_rng(4)
+BEGUN = RNG.bit_generator.state
+
+
+@pytest.fixture(autouse=True)
+def _drawn_anew():
+    """No test goes on with what another has drawn."""
+    RNG.bit_generator.state = BEGUN
 
 
 def rows(n=60):
@@ -37,7 +44,7 @@ class Federation:
 
     def __init__(self, place):
         self.place = place
-        self.sites = OwnedSites(place / "sites", "approve_by_rule = true\nmin_sites = 3\n")
+        self.sites = Consortium(place / "sites", policy="approve_by_rule = true\nmin_sites = 3\n")
         self.logged = []
 
     def offer(self, tables):
@@ -108,6 +115,7 @@ def test_two_months_more_are_the_network_of_all(federation, months):
 
 
 def test_old_rows_are_not_counted_twice(federation, months, caplog):
+    caplog.set_level("WARNING", "consortium")
     federation.offer(months[0])
     federation.run(make_study(), "run-1")
     update = make_study(update_of="run-1")

@@ -115,7 +115,7 @@ def test_rows_of_moments_are_units_too():
     here, question = Here("a", data, {}), GramQuestion(n_lags=2, variables=("a", "b"))
     rows = list(program.units(here, question, "row"))
     assert len(rows) == 7
-    np.testing.assert_allclose(sum(rows), program.answer([here], question, {})[1][0])
+    np.testing.assert_allclose(sum(rows), program.answer(here, question)[1])
     with refused(ParameterError, "center='recording'"):
         list(program.units(here, replace(question, center="recording"), "row"))
     with refused(ParameterError, "unit='person'"):

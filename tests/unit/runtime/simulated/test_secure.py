@@ -3,14 +3,14 @@ from contextlib import suppress
 import numpy as np
 import pytest
 
-from feddbn.core.encoding import encode
 from feddbn.errors import AggregationError, NotEnoughSites, ProtocolError, SiteRefused, StateError
+from feddbn.federation.protocol.encoding import encode
 from feddbn.federation.protocol.site import Site, task_from_fields
 from feddbn.federation.protocol.task import Task, array, names, number, task_digest, whole
 from feddbn.privacy.keys import Identity
 from feddbn.privacy.secagg_site import SecAggSite
 from feddbn.runtime.masked import SecureFederation, SecureSite, read_secure_reply
-from feddbn.runtime.simulated.secure import _SharedStreams, secure_federation
+from feddbn.runtime.simulated.secure import secure_federation
 from support.questions import Values, give_values, make_question
 from support.saying import refused
 
@@ -149,20 +149,6 @@ def test_restarted_site_in_this_process_counts_as_a_drop_out():
     federation._courier._sites["s1"].secagg._epoch = None
     with refused(AggregationError, code="shows-few-sites"):
         federation.sum(Task(Unit(i=1)))
-
-
-def test_shared_streams_make_each_mask_once_and_forget_what_is_never_fetched(monkeypatch):
-    streams = _SharedStreams()
-    plus = streams(b"k" * 32, 32, False)
-    minus = streams(b"k" * 32, 32, True)
-    assert bytes(x ^ 0xFF for x in plus) == minus
-    assert streams(b"j" * 32, 32, True) == streams(b"j" * 32, 32, True)
-    streams(b"l" * 32, 32, False)
-    assert len(streams(b"l" * 32, 64, False)) == 64
-    monkeypatch.setattr("feddbn.runtime.simulated.secure.MOST_STREAMS_KEPT", 3)
-    for i in range(9):
-        streams(bytes([i]) * 32, 16, False)
-    assert len(streams._waiting) <= 4
 
 
 def test_task_survives_the_way_and_a_malformed_one_is_refused():

@@ -9,9 +9,9 @@ from feddbn.runtime.server.coordinator import Coordinator
 from feddbn.runtime.site import owner as module
 from feddbn.runtime.site.owner import APPROVALS, Approvals
 from feddbn.runtime.store import FileStore, Store, prune_runs
+from support.consortium import NAMES, Consortium, make_study
 from support.crash import crash_points, killed_at
 from support.faults import MemoryJournal, looked_before
-from support.owned_sites import NAMES, OwnedSites, make_study
 from support.saying import kept_out, refused
 
 pytestmark = pytest.mark.usefixtures("light")
@@ -220,7 +220,7 @@ def test_approvals_are_not_pruned(approvals, tmp_path):
 
 
 def test_deployed_sites_answer_approved_studies_only(tmp_path):
-    sites, study = OwnedSites(tmp_path), make_study()
+    sites, study = Consortium(tmp_path), make_study()
     with kept_out("not-approved", "north", "south", "west"):
         sites.run(study, "run-0")
     sites.approve(study, ("north", "south"))
@@ -234,7 +234,7 @@ def test_deployed_sites_answer_approved_studies_only(tmp_path):
 
 
 def test_a_run_that_stopped_before_any_number_left_uses_no_approval_up(tmp_path):
-    sites, study = OwnedSites(tmp_path), make_study()
+    sites, study = Consortium(tmp_path), make_study()
     sites.approve(study, ("north", "south"))
     with kept_out("not-approved", "west"):
         sites.run(study, "run-1")
@@ -252,9 +252,9 @@ def test_a_run_that_stopped_before_any_number_left_uses_no_approval_up(tmp_path)
 
 
 def test_of_two_runs_that_were_greeted_one_uses_the_approval(tmp_path):
-    sites, study = OwnedSites(tmp_path), make_study()
+    sites, study = Consortium(tmp_path), make_study()
     sites.approve(study)
-    ends = {run: sites.exchange() for run in ("run-1", "run-2")}
+    ends = {run: sites.restart() for run in ("run-1", "run-2")}
     for run, exchange in ends.items():
         Coordinator(exchange, study, run, MemoryJournal(), opening_s=0.0).hello()
     assert sites.run(study, "run-2", ends["run-2"])[1] == NAMES
@@ -264,7 +264,7 @@ def test_of_two_runs_that_were_greeted_one_uses_the_approval(tmp_path):
 
 
 def test_a_restarted_site_asks_its_approvals_again_and_a_resumed_run_is_the_same(tmp_path):
-    sites, study, journal = OwnedSites(tmp_path), make_study(), MemoryJournal()
+    sites, study, journal = Consortium(tmp_path), make_study(), MemoryJournal()
     sites.approve(study)
     sites.run(study, "run-1", journal=journal)
     sites.run(study, "run-1", journal=journal)
@@ -274,10 +274,10 @@ def test_a_restarted_site_asks_its_approvals_again_and_a_resumed_run_is_the_same
 
 
 def test_a_run_under_way_ends_when_its_approval_is_taken_back(tmp_path):
-    sites = OwnedSites(tmp_path)
-    study = make_study(method="fdbnl", parameters={"n_lags": 1, "schedule": "rounds"})
+    sites = Consortium(tmp_path)
+    study = make_study(method="pfdbnl", parameters={"n_lags": 1})
     sites.approve(study)
-    exchange, asked = sites.exchange(), []
+    exchange, asked = sites.restart(), []
 
     def until_revoked(messages):
         asked.append(len(messages))
@@ -290,12 +290,12 @@ def test_a_run_under_way_ends_when_its_approval_is_taken_back(tmp_path):
 
 
 def test_the_policy_alone_may_decide(tmp_path):
-    sites = OwnedSites(tmp_path, "approve_by_rule = true\n")
+    sites = Consortium(tmp_path, policy="approve_by_rule = true\n")
     assert sites.run(make_study())[1] == ("north", "south", "west")
 
 
 def test_a_site_without_a_key_says_what_it_needs(tmp_path):
-    sites = OwnedSites(tmp_path)
+    sites = Consortium(tmp_path)
     path = tmp_path / "north" / "feddbn_site.toml"
     path.write_text(path.read_text().replace('identity = "identity.key"\n', ""))
     study = make_study(privacy={})
@@ -307,8 +307,8 @@ def test_a_site_without_a_key_says_what_it_needs(tmp_path):
 
 
 def test_somebody_else_than_the_lead_is_refused(tmp_path):
-    sites, study = OwnedSites(tmp_path), make_study()
+    sites, study = Consortium(tmp_path), make_study()
     sites.approve(study)
     with kept_out("other-lead"):
-        sites.run(study, exchange=sites.exchange(submitter="other@example.org"))
-    assert sites.run(study, exchange=sites.exchange(submitter="lead@example.org"))[1]
+        sites.run(study, exchange=sites.restart(submitter="other@example.org"))
+    assert sites.run(study, exchange=sites.restart(submitter="lead@example.org"))[1]

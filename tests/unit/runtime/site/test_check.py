@@ -20,7 +20,7 @@ from feddbn.runtime.settings import read_site_settings
 from feddbn.runtime.site.check import check_settings
 from feddbn.runtime.site.open_site import read_data
 from feddbn.words import card
-from support.owned_sites import OwnedSites, make_study
+from support.consortium import Consortium, make_study
 from support.saying import codes, only
 from support.study_files import ABOUT
 from support.wards import stays, ward
@@ -33,7 +33,7 @@ PARAMETERS = {"n_lags": 1}
 
 def checked(place: Path, frame: pd.DataFrame, more: str = "", study: Study | None = None) -> list[Finding]:
     (place / "data").mkdir()
-    frame.to_csv(place / "data" / "one.csv", index=False)
+    frame.to_csv(place / "data" / "r000.csv", index=False)
     path = place / "site.toml"
     path.write_text(f'name = "north"\ndata = "data"\nstate = "state"\n{more}', encoding="utf-8")
     return [*check_settings(path, study), *own_findings(path)]
@@ -194,7 +194,7 @@ def test_data_that_are_not_there_have_one_line(tmp_path):
 
 def test_whether_a_study_is_approved_is_told(tmp_path):
     pytest.importorskip("cryptography")
-    sites, study = OwnedSites(tmp_path), make_study()
+    sites, study = Consortium(tmp_path), make_study()
     path = tmp_path / "north" / "feddbn_site.toml"
     assert only(check_settings(path, study), "approval-missing").values == {"state": "none yet"}
     sites.approve(study, runs=2)
@@ -224,7 +224,7 @@ def test_everything_that_a_site_would_refuse_is_said_at_once(tmp_path):
             more="max_lags = 2",
             policy='tasks = ["gram.rows"]\nmethods = ["OneShotDBN"]',
             variables=["pulse", "lactate", "potassium"],
-            parameters={"n_lags": 3, "lambda_w": "auto", "schedule": "rounds"},
+            parameters={"n_lags": 3, "lambda_w": "auto", "schedule": "paper"},
             privacy={"secure_aggregation": True},
         )
     )
@@ -298,7 +298,7 @@ def test_a_task_that_may_be_asked_for_is_told(tmp_path):
         ("fdbnl", {"check_residuals": False}, False),
         ("fdbnl", {"prepare": dict(AS_THEY_ARE)}, False),
         ("fdbnl", {"prepare": {**AS_THEY_ARE, "period": [12.0]}}, True),
-        ("pfdbnl", {"partial.different_variables": True}, False),
+        ("pfdbnl", {"different_variables": True}, False),
         ("oneshot", {"prepare": dict(AS_THEY_ARE)}, True),
     ],
 )

@@ -10,7 +10,7 @@ from feddbn.runtime.server.results import export_result
 from feddbn.runtime.settings import read_policy
 from feddbn.runtime.site.check import why_refused
 from feddbn.runtime.site.page import about_study
-from support.owned_sites import NAMES, OwnedSites, make_study
+from support.consortium import NAMES, Consortium, make_study
 from support.saying import only
 from support.states import entries_of
 
@@ -22,7 +22,7 @@ CHECK = make_study(goal="check", parameters={"n_lags": 1})
 @pytest.fixture
 def sites(tmp_path):
     pytest.importorskip("cryptography")
-    return OwnedSites(tmp_path)
+    return Consortium(tmp_path)
 
 
 def test_the_owner_reads_that_nothing_is_learned_and_how_much_leaves(sites):

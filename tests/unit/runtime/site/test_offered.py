@@ -5,12 +5,12 @@ import pytest
 pytest.importorskip("cryptography")
 from feddbn.errors import FederationError, NotEnoughSites, ParameterError
 from feddbn.federation.protocol.messages import raise_refusal
-from feddbn.runtime.engines.interface import sites_that_refuse
 from feddbn.runtime.server.conduct import Progress, conduct
+from feddbn.runtime.server.results import sites_that_refuse
 from feddbn.runtime.site.owner import STUDIES, OfferedStudies
 from feddbn.runtime.store import Store
 from feddbn.words import STEERS
-from support.owned_sites import OwnedSites, make_study
+from support.consortium import Consortium, make_study
 from support.saying import kept_out, refused
 
 pytestmark = pytest.mark.usefixtures("light")
@@ -18,12 +18,12 @@ pytestmark = pytest.mark.usefixtures("light")
 
 @pytest.fixture
 def sites(tmp_path):
-    return OwnedSites(tmp_path)
+    return Consortium(tmp_path)
 
 
 def test_a_study_that_nobody_approved_waits_with_who_sent_it(sites):
     study = make_study()
-    exchange = sites.exchange(submitter="lead@example.org")
+    exchange = sites.restart(submitter="lead@example.org")
     with pytest.raises(NotEnoughSites):
         sites.run(study, exchange=exchange)
     (one,) = sites.owner().waiting()
@@ -75,7 +75,7 @@ def conducted(sites, study, run_id="run-1"):
     (sites.place / "o").mkdir()
     with pytest.raises(NotEnoughSites):
         conduct(
-            sites.exchange(), study, run_id, sites.place / "r", sites.place / "o", progress, lambda said: None
+            sites.restart(), study, run_id, sites.place / "r", sites.place / "o", progress, lambda said: None
         )
     return json.loads((sites.place / "o" / "outcome.json").read_text()), progress.read()
 

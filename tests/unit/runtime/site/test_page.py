@@ -22,7 +22,7 @@ from feddbn.runtime.site.owner import APPROVALS
 from feddbn.runtime.site.page import SECTIONS, about_study, page_text
 from feddbn.runtime.store import Store
 from feddbn.words import card
-from support.owned_sites import NAMES, OwnedSites, make_study
+from support.consortium import NAMES, Consortium, make_study
 from support.saying import only
 from support.states import entries_of
 from support.study_files import ABOUT
@@ -34,7 +34,7 @@ FULL = {name: f"our {name}" for name in About.model_fields}
 
 @pytest.fixture
 def sites(tmp_path):
-    return OwnedSites(tmp_path)
+    return Consortium(tmp_path)
 
 
 def facts_of(sites, study):
@@ -63,7 +63,7 @@ def test_patients_are_counted_by_the_column_that_names_them(sites):
     path = sites.place / "north" / "feddbn_site.toml"
     frame = pd.DataFrame(np.random.default_rng(0).normal(size=(60, 2)), columns=["u", "v"])
     frame.assign(patient=np.repeat(["a", "b", "c"], 20)).to_csv(
-        sites.place / "north/data/one.csv", index=False
+        sites.place / "north/data/r000.csv", index=False
     )
     path.write_text('series = "patient"\n' + path.read_text())
     rows = only(about_study(make_study(), sites.settings()), "study-rows")
@@ -77,7 +77,6 @@ RUNS = [
     ("oneshot", {"n_lags": 1}, {"privacy": {"secure_aggregation": False}}),
     ("summary", {"n_lags": 2}, {}),
     ("fdbnl", {"n_lags": 1, "rounds.max_rounds": 5}, {"privacy": {"secure_aggregation": True}}),
-    ("fdbnl", {"n_lags": 1, "schedule": "rounds", "rounds.max_rounds": 6}, {}),
     ("pfdbnl", {"n_lags": 1, "rounds.max_rounds": 6}, {}),
     ("oneshot", {"n_lags": 1, "resamples": 0}, {"goal": "confidence", "confidence": {"replicates": 5}}),
     ("fdbnl", {"n_lags": 1}, {"goal": "check"}),
@@ -88,14 +87,16 @@ RUNS = [
 @pytest.fixture(scope="module")
 def wards(tmp_path_factory):
     """Sites with 200 rows of three variables each, some cells empty, whose policy allows what is asked for."""
-    made = OwnedSites(tmp_path_factory.mktemp("wards"), "approve_by_rule = true\nrequire_masking = false\n")
+    made = Consortium(
+        tmp_path_factory.mktemp("wards"), policy="approve_by_rule = true\nrequire_masking = false\n"
+    )
     rng = np.random.default_rng(900)
     for name in NAMES:
         x = rng.normal(size=(200, 3))
         x[1:, 1:] += 0.6 * x[:-1, :-1]
         x[rng.random(x.shape) < 0.02] = np.nan
         frame = pd.DataFrame(x, columns=["u", "v", "w"])
-        frame.to_csv(made.place / name / "data" / "one.csv", index=False)
+        frame.to_csv(made.place / name / "data" / "r000.csv", index=False)
     return made
 
 
@@ -163,8 +164,8 @@ def test_an_approval_is_bound_to_the_page_that_was_read(sites):
     )
     # Another purpose, or other data, is another page.
     assert facts_of(sites, make_study()).digest != page.digest
-    frame = pd.read_csv(sites.place / "north/data/one.csv")
-    frame[:20].to_csv(sites.place / "north/data/one.csv", index=False)
+    frame = pd.read_csv(sites.place / "north/data/r000.csv")
+    frame[:20].to_csv(sites.place / "north/data/r000.csv", index=False)
     assert facts_of(sites, study).digest != page.digest
     # A page that was put in its place afterwards is not signed.
     Store(sites.state()).put(APPROVALS, study.digest, replace(given, page="0" * 64).to_text().encode())

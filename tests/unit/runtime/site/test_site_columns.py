@@ -14,10 +14,10 @@ import feddbn.analysis.studies
 from feddbn.analysis.confidence import confidence
 from feddbn.analysis.truth import read_network
 from feddbn.cli.main import app
-from feddbn.core.encoding import encode
 from feddbn.data import read_sites
 from feddbn.errors import FileError
 from feddbn.federation.guards.study_plan import tasks_of
+from feddbn.federation.protocol.encoding import encode
 from feddbn.federation.protocol.endpoint import SiteEndpoint
 from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.study import Privacy, Study, check_goal, parse_study, study_from_json

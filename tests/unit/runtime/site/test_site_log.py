@@ -2,13 +2,13 @@ import pytest
 
 pytest.importorskip("cryptography")
 from feddbn.runtime.site.audit import logs_of
-from support.owned_sites import OwnedSites, make_study
+from support.consortium import Consortium, make_study
 
 pytestmark = pytest.mark.usefixtures("light")
 
 
 def test_decisions_on_several_studies_are_several_lines(tmp_path):
-    sites = OwnedSites(tmp_path)
+    sites = Consortium(tmp_path)
     for name in ("first", "second"):
         sites.approve(make_study(name=name), names=("north",))
     for name in ("third", "fourth"):

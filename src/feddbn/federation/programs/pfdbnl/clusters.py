@@ -21,7 +21,7 @@ from feddbn.core.penalised.lasso import loss_value
 from feddbn.errors import ParameterError, StateError
 from feddbn.federation.programs.pfdbnl.questions import ClusterQuestion
 from feddbn.federation.programs.pfdbnl.site import own_gram
-from feddbn.federation.protocol.site import Here, SiteState, SiteTask, one_by_one, register_site_task
+from feddbn.federation.protocol.site import Here, SiteState, SiteTask, register_site_task
 from feddbn.federation.protocol.task import Plan, Planned, ServerProgram, Task
 
 _POWER_STEPS = 6
@@ -135,4 +135,4 @@ def _answer(here: Here, question: ClusterQuestion) -> tuple[SiteState, FloatArra
     return new, np.concatenate([vector.ravel(), tallies.ravel()])
 
 
-register_site_task(SiteTask(ClusterQuestion, one_by_one(_answer)))
+register_site_task(SiteTask(ClusterQuestion, _answer))

@@ -1,11 +1,10 @@
-"""What PFDBNL asks of sites; where they hold different variables or lags every entry has its own sum and its own count."""
+"""What PFDBNL asks of sites; where they hold different variables every entry has its own sum and its own count."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -13,9 +12,9 @@ from feddbn.core.arrays import FloatArray, IntArray
 from feddbn.core.constraints import EdgeConstraints
 from feddbn.core.designs.recordings import SiteData
 from feddbn.core.penalised.acyclicity import ACYCLICITIES
-from feddbn.core.penalised.consensus import OPTIMA, penalty_matrix
 from feddbn.core.penalised.path import Stage, make_schedule
 from feddbn.core.penalised.personal_site import PersonalRound
+from feddbn.core.penalised.pooled import OPTIMA, penalty_matrix
 from feddbn.core.statistics.diagnostics import (
     ColumnStatistics,
     ScaleChoice,
@@ -28,7 +27,6 @@ from feddbn.federation.programs.fdbnl import WEIGHTINGS
 from feddbn.federation.protocol.rows import RowsQuestion
 from feddbn.federation.protocol.site import Here, SiteState, answers
 from feddbn.federation.protocol.task import (
-    MOST_LAGS,
     Constant,
     Scope,
     ServerProgram,
@@ -37,7 +35,6 @@ from feddbn.federation.protocol.task import (
     array,
     choice,
     flag,
-    names,
     number,
     whole,
     wholes,
@@ -46,42 +43,12 @@ from feddbn.federation.sums.gram import local_moments
 from feddbn.federation.sums.statistics import Preparation, prepare
 
 
-@dataclass(frozen=True, kw_only=True)
 class PartialQuestion(RowsQuestion):
-    """A question to sites that may lack variables or lags.
-
-    Attributes
-    ----------
-    sites, lags
-        Sites of one process and how many lags each uses, at most `n_lags`. Empty: all use `n_lags`, as in every study: a
-        question of a study means the same at every site.
-    """
-
-    sites: tuple[str, ...] = names(default=())
-    lags: tuple[int, ...] = wholes(0, MOST_LAGS, default=())
-
-    def check(self) -> None:
-        """Every site has its lags, none more than there are."""
-        super().check()
-        if len(self.lags) != len(self.sites) or max(self.lags, default=0) > self.n_lags:
-            raise self.wrong("'lags' must have one number for each of 'sites', at most n_lags")
-
-    def check_scope(self, scope: Scope) -> None:
-        """All sites have the study's number of lags."""
-        super().check_scope(scope)
-        scope.require(not self.sites, self.name, "it names sites", "names-sites")
+    """A question to sites that may lack variables."""
 
     def in_view(self, data: SiteData, site: str) -> tuple[View, ...]:
-        """Rows of the variables and lags that a site has."""
-        return (self.view(self.design_of(data.variables, self.lags_of(site))),)
-
-    def lags_of(self, site: str) -> int:
-        """Return the site's own number of lags."""
-        return self._lags.get(site, self.n_lags)
-
-    @cached_property
-    def _lags(self) -> dict[str, int]:
-        return dict(zip(self.sites, self.lags, strict=True))
+        """Rows of the variables that a site has."""
+        return (self.view(self.design_of(data.variables, self.n_lags)),)
 
 
 @dataclass(frozen=True)
@@ -93,8 +60,8 @@ class Entries:
     q: int
 
     @classmethod
-    def of(cls, own: tuple[str, ...], variables: tuple[str, ...], own_lags: int, n_lags: int) -> Entries:
-        """Positions of a site's variables and lags among the federation's."""
+    def of(cls, own: tuple[str, ...], variables: tuple[str, ...], n_lags: int) -> Entries:
+        """Positions of a site's variables among the federation's."""
         unknown = [name for name in own if name not in variables]
         if unknown:
             raise ProtocolError(
@@ -103,7 +70,7 @@ class Entries:
             )
         d = len(variables)
         columns = np.array([variables.index(name) for name in own])
-        rows = np.concatenate([lag * d + columns for lag in range(own_lags + 1)])
+        rows = np.concatenate([lag * d + columns for lag in range(n_lags + 1)])
         return cls(rows, columns, (n_lags + 1) * d)
 
     @property
@@ -127,14 +94,9 @@ class EntryMomentsQuestion(PartialQuestion):
     purpose = "means and cross-products of the variables a site holds"
 
 
-def own_lags(lags: Mapping[str, int], n_lags: int) -> dict[str, Any]:
-    """What questions say of sites' lags; nothing where all have as many."""
-    return {"sites": tuple(lags), "lags": tuple(lags.values())} if {*lags.values()} != {n_lags} else {}
-
-
 def entry_moments_program(
     variables: tuple[str, ...],
-    lags: Mapping[str, int],
+    n_lags: int,
     center: str,
     scale: str,
     inputs: tuple[int, ...] = (),
@@ -148,13 +110,12 @@ def entry_moments_program(
     DataError
         If no site holds some pair of entries together: nothing can then be said about an edge between them.
     """
-    n_lags, d = max(lags.values()), len(variables)
+    d = len(variables)
     q = (n_lags + 1) * d
     question = EntryMomentsQuestion(
         n_lags=n_lags,
         variables=variables,
         center="recording" if center == "recording" else "none",
-        **own_lags(lags, n_lags),
     )
     total = (yield Task(question)).value
     rows = float(total[0])
@@ -191,9 +152,8 @@ def _entry(i: int, variables: tuple[str, ...]) -> str:
 
 @answers(EntryMomentsQuestion)
 def _answer(here: Here, question: EntryMomentsQuestion) -> tuple[SiteState, FloatArray]:
-    own_lags = question.lags_of(here.name)
-    entries = Entries.of(tuple(here.data.variables), question.variables, own_lags, question.n_lags)
-    state, moments = local_moments(here, question, question.design_of(here.data.variables, own_lags))
+    entries = Entries.of(tuple(here.data.variables), question.variables, question.n_lags)
+    state, moments = local_moments(here, question, question.design_of(here.data.variables, question.n_lags))
     q = question.q
     totals, cross, counts = np.zeros(q), np.zeros((q, q)), np.zeros((q, q))
     block = np.ix_(entries.rows, entries.rows)

@@ -18,16 +18,14 @@ import numpy as np
 from feddbn.core.arrays import FloatArray
 from feddbn.core.constraints import EdgeConstraints, break_cycles, has_cycle, threshold
 from feddbn.core.orders.search import search_order
-from feddbn.core.penalised.consensus import OPTIMA
 from feddbn.core.penalised.personal_rounds import PersonalOptions, PersonalRun
 from feddbn.core.penalised.personal_site import PersonalRound
+from feddbn.core.penalised.pooled import OPTIMA
 from feddbn.core.statistics.diagnostics import ScaleChoice
 from feddbn.core.statistics.moments import Moments
 from feddbn.errors import ParameterError
 from feddbn.federation.programs.fdbnl import (
-    RENAMED,
     WEIGHTINGS,
-    FDBNLSettings,
     PenalisedSettings,
     Rounds,
     check_summary,
@@ -42,7 +40,6 @@ from feddbn.federation.programs.pfdbnl.questions import (
     FinishQuestion,
     StepQuestion,
     entry_moments_program,
-    own_lags,
 )
 from feddbn.federation.protocol.rows import treated
 from feddbn.federation.protocol.task import Plan, Planned, ServerProgram, Task, repeated
@@ -54,7 +51,6 @@ from feddbn.settings import (
     Settings,
     flag,
     group,
-    lags_of_sites,
     nothing,
     number,
     setting,
@@ -128,35 +124,6 @@ class PersonalRounds(Rounds):
 
 
 @dataclass(frozen=True, repr=False)
-class Partial(Settings):
-    """Sites that do not hold everything.
-
-    What a site has not measured, its parents outside included, is completed by the others' second moments: one more sum,
-    entry by entry. Its network in `dbns_` shows the variables it has.
-
-    Examples
-    --------
-    >>> import feddbn
-    >>> feddbn.Partial(site_lags={"north": 1}).site_lags
-    {'north': 1}
-    """
-
-    site_lags: Mapping[str, int] | None = setting(
-        None, lags_of_sites(), "Number of lags by site name, at most `n_lags`."
-    )
-    different_variables: bool = setting(
-        False,
-        flag(),
-        "True: sites may have different variables (`feature_names_in_` then lists all of them).",
-    )
-
-    @property
-    def is_some(self) -> bool:
-        """Whether some site may lack something."""
-        return bool(self.different_variables or self.site_lags)
-
-
-@dataclass(frozen=True, repr=False)
 class PFDBNLSettings(PreparedSettings):
     """What a person may choose of `PFDBNL`."""
 
@@ -181,8 +148,12 @@ class PFDBNLSettings(PreparedSettings):
         'Number of common networks. Every site secretly picks the one that fits its data best. "auto": chosen by held-out '
         "loss.",
     )
-    partial: Partial = setting(
-        Partial(), group(Partial), "Sites with fewer variables or lags than others (`feddbn.Partial`)."
+    different_variables: bool = setting(
+        False,
+        flag(),
+        "True: sites may have different variables (`feature_names_in_` then lists all of them). What a site has not "
+        "measured is completed by the others' second moments: one more sum, entry by entry. Its network in `dbns_` shows "
+        "the variables it has.",
     )
     schedule: str = setting(
         "rounds",
@@ -202,13 +173,11 @@ class PFDBNLSettings(PreparedSettings):
         "auto",
         flag() | word("auto"),
         "As in `FDBNL`, but each site checks its own network, which stays at the site. Sites with few rows do not take "
-        "part. With `partial` sites there is no check.",
+        "part. With `different_variables` there is no check.",
     )
     # Sites with networks of their own have scales of their own, and none is left out.
     auto: ClassVar[Mapping[str, Any]] = {"gains": "none", "on_disagreement": "warn"}
     may_be: ClassVar[Mapping[str, Rule]] = {"on_disagreement": word("auto", "personal", "warn", "ignore")}
-    gone: ClassVar[Mapping[str, str]] = FDBNLSettings.gone
-    renamed: ClassVar[Mapping[str, Mapping[str, str]]] = RENAMED
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -224,19 +193,9 @@ class PFDBNLSettings(PreparedSettings):
             raise ParameterError(
                 "rounds.average='participants' is the paper's rule for one model; use 'running' with n_clusters."
             )
-        if self.partial.site_lags and "auto" in (
-            self.mu,
-            self.n_lags,
-            self.lambda_w,
-            self.lambda_a,
-            self.n_clusters,
-        ):
+        if self.check_residuals is True and self.different_variables:
             raise ParameterError(
-                "partial.site_lags cannot be combined with 'auto'; choose first, with the same lags everywhere."
-            )
-        if self.check_residuals is True and self.partial.is_some:
-            raise ParameterError(
-                "check_residuals=True needs sites with the same variables and lags; leave it at 'auto' with partial."
+                "check_residuals=True needs sites with the same variables; leave it at 'auto' with different_variables."
             )
 
     @property
@@ -305,11 +264,8 @@ def personal_program(
     assert isinstance(n_clusters, int)
     rng = np.random.default_rng(rounds.random_state)
     center = settings.prepare.center
-    if settings.partial.is_some and n_clusters > 1:
-        raise ParameterError(
-            "n_clusters cannot be combined with sites that hold different variables or lags."
-        )
-    lags = {name: (settings.partial.site_lags or {}).get(name, n_lags) for name in sites}
+    if settings.different_variables and n_clusters > 1:
+        raise ParameterError("n_clusters cannot be combined with sites that hold different variables.")
     common: dict[str, Any] = {
         **{name: getattr(settings, name) for name in _PROBLEM},
         **{name: getattr(rounds, name) for name in _HOW},
@@ -318,11 +274,10 @@ def personal_program(
         "optimum": rounds.optimum if settings.schedule != "paper" else "path",
         "variables": variables,
         "center": "recording" if center == "recording" else "none",
-        **own_lags(lags, n_lags),
         "n_sites": len(sites),
         "n_slots": n_clusters,
     }
-    if not settings.partial.is_some:
+    if not settings.different_variables:
         prepared = yield from prepared_program(settings, variables, len(sites), one_network=False)
         setup = _Setup(
             settings,
@@ -336,7 +291,7 @@ def personal_program(
         return replace(fit, preparation=prepared.reported, asked=prepared.asked, scale=prepared.scale)
     preparation, fill, scale = yield from entry_moments_program(
         variables,
-        lags,
+        n_lags,
         center,
         settings.prepare.scale,
         settings.prepare.input_places(variables),

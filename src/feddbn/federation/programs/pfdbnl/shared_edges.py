@@ -13,7 +13,7 @@ import numpy as np
 
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import StateError
-from feddbn.federation.protocol.site import Here, SiteState, SiteTask, one_by_one, register_site_task
+from feddbn.federation.protocol.site import Here, SiteState, SiteTask, register_site_task
 from feddbn.federation.protocol.task import Question, ServerProgram, Task, array, flag
 
 
@@ -68,4 +68,4 @@ def _answer(here: Here, question: EdgeCountsQuestion) -> tuple[SiteState, FloatA
     return here.state, np.concatenate([present.astype(float).ravel(), np.where(present, C, 0.0).ravel()])
 
 
-register_site_task(SiteTask(EdgeCountsQuestion, one_by_one(_answer)))
+register_site_task(SiteTask(EdgeCountsQuestion, _answer))

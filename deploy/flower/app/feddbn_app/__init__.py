@@ -1,1 +1,0 @@
-"""A study of feddbn as an app of Flower."""
