@@ -22,7 +22,7 @@ pytestmark = [
     pytest.mark.usefixtures("light"),
     pytest.mark.filterwarnings("ignore::feddbn.errors.ResultWarning"),
 ]
-SECOND = {"use_nongaussian": False, "check_residuals": False, "features": "linear"}
+SECOND = {"use_nongaussian": False, "check_residuals": False, "features": "linear", "resamples": 0}
 
 
 def made(seed=0, n_sites=3, rows=260, d=3, **more):
