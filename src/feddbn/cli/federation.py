@@ -236,9 +236,13 @@ _ENDINGS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP
 
 @contextlib.contextmanager
 def _ends_in_order() -> Iterator[None]:
-    """Treat a request to end and a closed terminal like Ctrl-C, so that nothing is left behind."""
+    """Treat a request to end and a closed terminal like Ctrl-C, so that nothing is left behind.
+
+    The first one counts: whoever presses Ctrl-C twice must not interrupt the ending itself.
+    """
 
     def interrupt(number: int, frame: Any) -> None:
+        _ignore_endings()
         raise KeyboardInterrupt
 
     before = {ending: signal.signal(ending, interrupt) for ending in _ENDINGS}
@@ -254,12 +258,32 @@ def _ends_in_order() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _then_undisturbed() -> Iterator[None]:
-    """Let nothing interrupt what follows the block; whoever presses Ctrl-C twice leaves nothing behind either."""
+    """Let nothing interrupt what follows the block: it ends processes and deletes files."""
     try:
         yield
     finally:
-        for ending in _ENDINGS:
-            signal.signal(ending, signal.SIG_IGN)
+        _ignore_endings()
+
+
+@contextlib.contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Let a request to end wait for the block: a process that is being started is known when it is done."""
+    asked: list[int] = []
+    before = {
+        ending: signal.signal(ending, lambda number, frame: asked.append(number)) for ending in _ENDINGS
+    }
+    try:
+        yield
+    finally:
+        for ending, handler in before.items():
+            signal.signal(ending, handler)
+    if asked:
+        signal.raise_signal(asked[0])
+
+
+def _ignore_endings() -> None:
+    for ending in _ENDINGS:
+        signal.signal(ending, signal.SIG_IGN)
 
 
 @contextlib.contextmanager
@@ -301,7 +325,7 @@ def _answering(kits: Mapping[str, Path], logs: Path) -> Iterator[None]:
     try:
         for site, kit in kits.items():
             command = [sys.executable, "-m", "feddbn", "start", "--kit", str(kit)]
-            with open(logs / f"{site}.log", "wb") as log:
+            with open(logs / f"{site}.log", "wb") as log, _uninterrupted():
                 running.append(
                     subprocess.Popen(
                         command,
