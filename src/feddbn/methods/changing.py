@@ -140,7 +140,7 @@ def _segment_edges(
 ) -> pd.DataFrame:
     """The edges of every segment, with the probability by BIC that they are there, given the order and the cuts."""
     found, d, rows = outcome.changing, len(names), []
-    posterior = None if outcome.constant is None else outcome.constant.learned.posterior.probability
+    posterior = None if outcome.constant is None else outcome.constant.learned.probability
     for s, network in enumerate(networks):
         C = network.adjacency_matrices.reshape(-1, d)
         for m, j in np.argwhere(C != 0).tolist():

@@ -16,11 +16,13 @@ from feddbn.core.orders.learn import (
     OrderLearner,
     UnitsCheck,
     agreed,
+    draws_without_parts,
     explained_shares,
     refit,
-    with_directions,
+    with_shapes,
 )
-from feddbn.core.orders.parents import Criterion
+from feddbn.core.orders.groups import curved_groups
+from feddbn.core.orders.parents import MANY_NODES, Criterion
 from feddbn.core.statistics.diagnostics import outputs_of, slow_findings
 from feddbn.core.statistics.moments import Moments
 from feddbn.core.threads import one_thread
@@ -37,8 +39,7 @@ from feddbn.federation.programs.curved import (
     curved_program,
     curves_of,
     learn_from_curved,
-    resampled_program,
-    usual_resamples,
+    replicated_program,
 )
 from feddbn.federation.programs.oneshot import (
     NonGaussianReport,
@@ -61,7 +62,7 @@ from feddbn.findings import Finding, Findings
 from feddbn.methods.updating import UpdatedEstimator
 from feddbn.model.curves import Curve, Product
 from feddbn.model.dbn import DBN
-from feddbn.results.calibration import abstention, claimed, contradictions
+from feddbn.results.calibration import abstention, contradictions
 from feddbn.results.edge_table import (
     learned_network,
     learned_table,
@@ -75,6 +76,8 @@ from feddbn.settings import Rule, edges, flag, function, nothing, number, settin
 from feddbn.words import say
 
 __all__ = ["OneShotDBN", "OneShotSettings"]
+
+_OF_RESAMPLES = 1
 
 _DEFAULT_PENALTY = {"bic": (2.0, 0.0), "ebic": (1.0, 0.5)}
 
@@ -108,13 +111,6 @@ class OneShotSettings(PreparedSettings):
         number(above=0) | nothing(),
         'Multiplier of log(n). None: 2 for "bic", 1 for "ebic". With 1, BIC adds wrong edges, because it ignores that many '
         "candidates were tried.",
-    )
-    average: bool | str = setting(
-        "auto",
-        flag() | word("auto"),
-        "True: average over orders and sets of causes, and keep edges with probability above one half. False: keep the "
-        'single best network, with probabilities given its order; this is faster. "auto": True up to 40 variables, if '
-        'noise variances are equal or there are fewer than 200 rows, and no `penalty` or "ebic" is set.',
     )
     n_restarts: int = setting(
         2, whole(0), "How often the search restarts from a random change of its best order."
@@ -154,13 +150,6 @@ class OneShotSettings(PreparedSettings):
         'Check by one more sum whether residuals contradict the model, and correct for it (docs/oneshot.md). "auto": not '
         "under differential privacy.",
     )
-    resamples: int | str = setting(
-        "auto",
-        whole(0) | word("auto"),
-        "Number of resamples over which probabilities are averaged, from one more sum. Recordings, or blocks of rows, are "
-        'resampled. "auto": 12 up to 40 variables, 4 up to 200, otherwise 0; 0 under differential privacy. With 0, '
-        "probabilities are too extreme if the model is not quite right.",
-    )
     fdr: float | None = setting(
         None,
         number(above=0, below=1) | nothing(),
@@ -198,14 +187,12 @@ class OneShotSettings(PreparedSettings):
         """The same for the server's programs; rows are taken as they are until a federation is known."""
         is_auto = isinstance(self.n_lags, str)
         c, gamma = _DEFAULT_PENALTY[self.criterion]
-        default_price = self.criterion == "bic" and self.penalty is None
         # The choices have been checked, which the type checker cannot see.
         noise_variance: Any = self.noise_variance
-        average: Any = self.average if default_price or self.average != "auto" else False
         use_nongaussian: Any = self.use_nongaussian
         criterion = Criterion(c if self.penalty is None else float(self.penalty), gamma)
         rows = replace(AS_THEY_ARE, exogenous=self.prepare.exogenous, scale=self.rows.scale)
-        learn = OrderLearner(noise_variance, criterion, self.n_restarts, average)
+        learn = OrderLearner(noise_variance, criterion, self.n_restarts)
         return OneShotOptions(
             self.max_lags if is_auto else int(self.n_lags), is_auto, rows, use_nongaussian, learn
         )
@@ -242,18 +229,17 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
         DataFrame source, target, score_difference, oriented: how much worse the best network with that edge's ends
         exchanged scores. 0 means that the data cannot tell.
     edge_probabilities_
-        DataFrame source, target, lag, weight, probability, raw, strength, presence, direction, oriented; over orders up to
-        40 variables, else given the order found. `raw` is the probability if the model holds, `probability` what is left of
-        it after what was found against the model (docs/oneshot.md); nearly the same where nothing was. The network has the
-        edges whose `raw` is above one half, and links of which both directions together are; with `fdr`, a `penalty` or
-        ``average=False`` these decide instead. `weight` is 0 without the edge; `strength` is the share of the target's
-        variance that the source explains over all lags. Edges with `raw` above one half by strength, then the others by
-        `raw`. Of contemporaneous edges `presence` is the probability of a link either way (by covariances only),
-        `direction` that it is this way given the link, both lowered alike, `oriented` False where the data do not settle
-        that. With `fdr` also `q_value`: the smallest level at which an
-        edge, or a link either way, is a discovery; NaN if it is not tested.
-    n_resamples_
-        Over how many resamples of the rows probabilities and directions are averaged; 0: they are those of all rows.
+        DataFrame source, target, lag, weight, probability, strength, presence, direction, oriented. `probability` is the
+        share of networks, each learned from parts of the rows drawn with weights of their own, that have the edge: what would
+        come again with other recordings and sites (docs/edge-confidence.md). The network has the edges above one half, and
+        links of which both directions together are; with `fdr` that decides instead. `weight` is 0 without the edge;
+        `strength` is the share of the target's variance that the source explains over all lags. Edges above one half by
+        strength, then the others by probability. Of contemporaneous edges `presence` is the probability of a link either way,
+        `direction` that it is this way given the link, `oriented` False where the data do not settle that: equal variances
+        alone do not. With `fdr` also `q_value`: the smallest level at which an edge, or a link either way, is a discovery;
+        NaN if it is not tested.
+    dispersion_
+        How much more parts of the rows differ than chance: by so much less the rows count.
     units_
         Evidence on the units (equal variances only, else None); a `UnitsWarning` is given if edges change.
     nongaussian_
@@ -291,7 +277,7 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
     edge_probabilities_: pd.DataFrame
     units_: UnitsCheck | None
     nongaussian_: NonGaussianReport | None
-    n_resamples_: int
+    dispersion_: float
 
     @takes(OneShotSettings)
     def __init__(self) -> None: ...
@@ -331,13 +317,13 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
         Resamples are then drawn of the same rows (`feddbn.confidence`). The shape of the noise is left out, as in
         `fit_moments`.
         """
-        learner = type(self)(**{**self.get_params(deep=False), "use_nongaussian": False, "resamples": 0})
+        learner = type(self)(**{**self.get_params(deep=False), "use_nongaussian": False})
         learner._begin()
         if not learner._may_find_curves(federation):
             return None
         learner._set_variables(federation.variables)
         with one_thread():
-            return run_program(learner._program(federation), federation)
+            return run_program(learner._once(federation), federation)
 
     def fit_moments(self, moments: Moments | CurvedMoments, variables: Sequence[str]) -> DBN:
         """Learn from the summed moments of lagged or of curved rows alone, set the same attributes, return the network.
@@ -370,15 +356,15 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
         """Learn, then ask sites whether the network is better for them than their own."""
         fit = yield from self._once(federation)
         if not (are_looked_at(self._settings.check_residuals, federation) and is_compared(federation)):
-            return (yield from self._resampled(fit, federation)), None
+            return (yield from self._replicated(fit, federation)), None
         outcome, report, curved = fit
         if curved is not None or (report is not None and report.noise_memory is not None):
             # Curves, and noise with a memory, are more than a network of lagged values.
-            return (yield from self._resampled(fit, federation)), None
+            return (yield from self._replicated(fit, federation)), None
         if self._settings.fdr is not None:
-            # Which edges there are rests on resamples, so these are asked for first.
-            resampled = yield from self._resampled(fit, federation)
-            outcome = self._discovered(resampled[0], report)
+            # What rows count rests on their parts, so these are asked for first.
+            replicated = yield from self._replicated(fit, federation)
+            outcome = self._discovered(replicated[0], report)
             fit = outcome, report, None
         asked, inputs, d = outcome.asked, self._inputs, len(self._variables)
         assert asked is not None
@@ -393,9 +379,9 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
             asked.treatment,
         )
         n_rows = asked.n_rows or outcome.moments.n
-        # Asked after resamples: whoever refuses one question is not asked another.
+        # Asked after parts: whoever refuses one question is not asked another.
         if self._settings.fdr is None:
-            fit = yield from self._resampled(fit, federation)
+            fit = yield from self._replicated(fit, federation)
         return fit, (yield from alone_program(network, intercept, n_rows))
 
     def _discovered(self, outcome: OneShotOutcome, report: ResidualReport | None) -> OneShotOutcome:
@@ -406,24 +392,19 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
         limits = limits_over(self._constraints(), outcome.n_lags, d, self._inputs)
         return with_discoveries(outcome, report, limits, fdr)
 
-    def _program(self, federation: Federation) -> ServerProgram[Fit]:
-        """Learn, then ask for resamples if sites answer that."""
-        fit = yield from self._once(federation)
-        return (yield from self._resampled(fit, federation))
+    def _replicated(self, fit: Fit, federation: Federation) -> ServerProgram[Fit]:
+        """Ask for parts of the rows, if sites answer that."""
+        tasks, names = federation.answered_tasks, self._variables
+        if len(names) > MANY_NODES or (tasks is not None and "gram.parts" not in tasks):
+            reason = "many" if len(names) > MANY_NODES else "noise"
+            return replace(fit[0], without_parts=reason), *fit[1:]
+        options = replace(self._settings.options, prepare=self._rows_on(federation))
+        return (yield from replicated_program(names, self._constraints(), options, fit, self._rng))
 
-    def _resampled(self, fit: Fit, federation: Federation) -> ServerProgram[Fit]:
-        """Ask for resamples, if sites answer that."""
-        n, d = self._settings.resamples, len(self._variables)
-        if n == "auto":
-            n = usual_resamples(d)
-        tasks = federation.answered_tasks
-        if not n or (tasks is not None and "gram.resamples" not in tasks):
-            reason = "many" if not n else "noise"
-            return replace(fit[0], not_resampled=reason), *fit[1:]
-        names, constraints, options = self._variables, self._constraints(), self._settings.options
-        options = replace(options, prepare=self._rows_on(federation))
-        seed = self._settings.random_state or 0
-        return (yield from resampled_program(names, constraints, options, fit, int(n), seed))
+    @property
+    def _rng(self) -> np.random.Generator:
+        """Draws of resamples: they are the same whatever was drawn before."""
+        return np.random.default_rng([self._settings.random_state or 0, _OF_RESAMPLES])
 
     def _once(self, federation: Federation) -> ServerProgram[Fit]:
         """Straight lines, curves, or what the residuals are for."""
@@ -479,7 +460,12 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
         """Set what was learned, and say what has to be said."""
         outcome = self._discovered(outcome, report)
         learned, names, d = outcome.learned, self._variables, len(self._variables)
-        learned = replace(learned, posterior=with_directions(learned.posterior, learned.orientation))
+        limits = limits_over(self._constraints(), outcome.n_lags, d, self._inputs)
+        if learned.shares is None:
+            learn = self._settings.options.learn
+            learn = learn if curved is None else replace(learn, groups=curved_groups(curved.design))
+            learned = learn.replicated(learned, draws_without_parts(learned, self._rng), limits)
+        learned = with_shapes(learned, outcome.dispersion)
         # Where all noises have one variance, none is that of a formula.
         is_free = learned.noise.kind != "equal"
         # Where sites were brought to one scale, formulas hold in the units of the data.
@@ -491,9 +477,8 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
         if identities:
             groups = [one.members for one in identities]
             learned = left_open(learned, without_direction(self._constraints(), groups))
-        if outcome.q_values is None and self._settings.options.learn.average is not False:
-            # A level of false discoveries, a price or one order that somebody asks for decides instead.
-            limits = limits_over(self._constraints(), outcome.n_lags, d, self._inputs)
+        if outcome.q_values is None:
+            # A level of false discoveries that somebody asks for decides instead.
             before, learned = learned.support, agreed(learned, limits)
             outcome = replace(outcome, learned=learned)
             doubts = None if report is None else report.doubts
@@ -525,10 +510,9 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
         self.units_, self.nongaussian_, self.score_ = learned.units, outcome.nongaussian, learned.score
         if curved is not None:
             self.n_samples_ = int(curved.told.moments.n)
-        self.n_resamples_ = outcome.n_resamples
-        if not outcome.n_resamples and self._settings.resamples != 0:
-            reason = {"reason": outcome.not_resampled}
-            self._tell(Finding("probabilities-not-resampled", "unknown", reason))
+        self.dispersion_ = outcome.dispersion
+        if outcome.without_parts:
+            self._tell(Finding("parts-not-known", "unknown", {"reason": outcome.without_parts}))
         self._say_treatment(outcome.asked)
         self._say_rows(outcome)
         self._say_dependent(dependent)
@@ -577,14 +561,12 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
             self._tell(Finding(DISCOVERIES, "note" if values["is_checked"] else "unknown", values))
 
     def _claim(self) -> None:
-        """Lower probabilities by what speaks against them, and say so first where little is left of them."""
-        found = contradictions(self.findings_)
-        self.edge_probabilities_ = claimed(self.edge_probabilities_, self.hidden_, found)
-        told = abstention(self.edge_probabilities_, found)
-        # Edges that are discoveries are claimed by their level; less probable ones than one half are among them.
-        if told is not None and (found or self._settings.fdr is None):
+        """Say first that the data tell nothing, where they do not."""
+        told = abstention(self.edge_probabilities_, contradictions(self.findings_))
+        # Edges that are discoveries are claimed by their level.
+        if told is not None and self._settings.fdr is None:
             others, self.findings_ = self.findings_, Findings()
-            self._tell(told, warn=ResidualsWarning if found else ResultWarning)
+            self._tell(told, warn=ResultWarning)
             self.findings_ = Findings([*self.findings_, *others])
 
     def _say_curves(self, curved: CurvedOutcome) -> None:

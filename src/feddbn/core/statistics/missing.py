@@ -188,6 +188,33 @@ def expected_moments(
     return Moments(float(n), np.zeros(q), left.T @ left + patterns.spread())
 
 
+def expected_parts(
+    rows: FloatArray,
+    parts: IntArray,
+    covariance: FloatArray,
+    mean: FloatArray | None = None,
+    basis: FloatArray | None = None,
+) -> Iterator[tuple[int, Moments]]:
+    """Yield what `expected_moments` returns of the rows (n, q) of each part (n,); they add up to that of all rows."""
+    kept = ~np.isnan(rows).all(axis=1)
+    rows, parts = rows[kept], parts[kept]
+    if not len(rows):
+        return
+    Q = None if basis is None else _orthonormal(basis[kept])
+    if Q is not None:
+        n_present = len(rows) - np.isnan(rows).sum(axis=0)
+        rows = np.where((n_present > 0) & (n_present <= Q.shape[1]), np.nan, rows)
+    absent = np.isnan(rows)
+    patterns = _Patterns(absent, covariance)
+    centre = np.zeros(rows.shape[1]) if mean is None or Q is not None else mean
+    whole = patterns.fill(rows - centre) if Q is None else _off_basis(rows, Q, patterns)
+    for k in np.unique(parts).tolist():
+        is_in = parts == k
+        moments = Moments.of_rows(whole[is_in])
+        spread = _Patterns(absent[is_in], covariance).spread()
+        yield k, Moments(moments.n, moments.mean + centre, moments.scatter + spread)
+
+
 def known_pairs(rows: FloatArray, covariance: FloatArray) -> FloatArray:
     """(q, q) how many complete rows these are worth for each partial correlation, nearly; it adds up over recordings.
 

@@ -11,7 +11,7 @@ model of rows, as for resampling. The functions have fixed knots; origin and sca
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,7 +21,6 @@ from feddbn.core.arrays import FloatArray
 from feddbn.core.constraints import EdgeConstraints
 from feddbn.core.designs.design import Design, public_units
 from feddbn.core.designs.features import feature_map
-from feddbn.core.orders.average import OrderPosterior
 from feddbn.core.orders.groups import (
     CurvedNetwork,
     CurvedRegressions,
@@ -30,13 +29,11 @@ from feddbn.core.orders.groups import (
     in_data_units,
 )
 from feddbn.core.orders.learn import (
-    MOST_NODES_TO_AVERAGE,
     Learned,
     OrderLearner,
-    bagged,
     choose_lags,
     chosen_groups,
-    spread_of,
+    n_networks,
     straight_score,
 )
 from feddbn.core.orders.parents import MANY_NODES
@@ -69,7 +66,7 @@ from feddbn.federation.protocol.task import (
     Task,
     counted,
 )
-from feddbn.federation.sums.gram import GramQuestion, bootstrap_program
+from feddbn.federation.sums.gram import GramQuestion, parts_program
 from feddbn.federation.sums.prepare import Prepare
 from feddbn.federation.sums.treatment import AskedMoments, asked_moments_plan, asked_moments_program
 
@@ -433,30 +430,22 @@ def auto_program(
     return outcome, report, taken[0] if taken else None
 
 
-# Probabilities that would come again: the mean of what resamples of the rows tell (`gram.resamples`), in one more sum.
+# Which edges come again: networks of resamples of parts of the rows (`gram.parts`), in one more sum.
 
 Fit = tuple[OneShotOutcome, ResidualReport | None, CurvedOutcome | None]
 """What a server ends with: the network, what its residuals say, and its curves, if it has any."""
 
 
-def usual_resamples(d: int) -> int:
-    """How many resamples probabilities of so many variables are averaged over, unless another number is asked for."""
-    if d > MANY_NODES:
-        return 0
-    return 12 if d <= MOST_NODES_TO_AVERAGE else 4
-
-
-def resampled_program(
+def replicated_program(
     variables: tuple[str, ...],
     constraints: EdgeConstraints,
     options: OneShotOptions,
     fit: Fit,
-    n_resamples: int,
-    seed: int,
+    rng: np.random.Generator,
 ) -> ServerProgram[Fit]:
-    """Ask for resamples of the rows that a network was learned from, and average over what is learned from each.
+    """Ask for the parts of the rows that a network was learned from, and learn again from resamples of them.
 
-    Where a site refuses that, the probabilities stay those of all rows.
+    Where a site refuses that, its rows count as less than they are.
     """
     outcome, report, curved = fit
     asked, d = outcome.asked, len(variables)
@@ -464,47 +453,45 @@ def resampled_program(
     rho = None if report is None else report.noise_memory
     told = None if curved is None else curved.told
     n_lags = outcome.n_lags + (rho is not None)
-    # What is a recording's own has been taken off; functions are in public units, about their level.
-    is_near_zero = asked.center == "recording" or told is not None
-    q = (n_lags + 1) * d if told is None else told.question.design.q
-    program = bootstrap_program(
-        variables,
-        n_lags,
-        n_resamples,
-        seed=seed,
-        center=asked.center,
-        curved=None if told is None else told.question,
-        origin=np.zeros(q) if is_near_zero else np.tile(outcome.moments.mean[:d], n_lags + 1),
-    )
-    program = treated(program, asked.treatment)
+    if told is not None:
+        # Functions are in public units, about their level.
+        question = told.question
+    else:
+        # What is a recording's own has been taken off.
+        level = None if asked.center == "recording" else np.tile(outcome.moments.mean[:d], n_lags + 1)
+        question = GramQuestion(n_lags=n_lags, variables=variables, center=asked.center, origin=level)
     try:
-        resampled, n_sums = yield from counted(program)
+        parts, n_sums = yield from counted(treated(parts_program(question), asked.treatment))
     except (SiteRefused, NotEnoughSites):
-        return replace(outcome, not_resampled="refused"), report, curved
-    if asked.treatment.row_model is not None and told is None:
-        resampled = resampled.about(outcome.moments)
-    elif told is None:
-        resampled = resampled.each(lambda moments: asked.whole(moments, d))
+        return replace(outcome, without_parts="refused"), report, curved
     # As many rows as the network was learned from: where cells are empty, or variances change, fewer than there are.
     is_tempered = report is not None and not report.looked_only
     n = report.n_effective if is_tempered and report is not None else outcome.moments.n
-    resampled = resampled.worth(n / resampled.full.n)
-    if rho is not None:
-        resampled = resampled.each(lambda moments: without_memory(moments, rho, d))
-    of_weights, spread = spread_of(outcome.learned, resampled.full, resampled.replicates)
-    resampled = resampled.nearer(float(np.sqrt(1.0 - 1.0 / spread)))
+    dispersion = parts.overdispersion(d)
+    parts = parts.worth(n / parts.whole.n / dispersion)
     limits = limits_over(constraints, outcome.n_lags, d, options.prepare.input_places(variables))
+    learn = options.learn
+    if told is not None:
+        learn = _as_searched(told, variables, options)[1]
 
-    def posterior_of(index: int, moments: Moments) -> OrderPosterior:
-        if told is not None:
-            working, learn = _as_searched(told.of(moments), variables, options)
-        else:
-            working, learn = as_searched(moments, variables, options.prepare), options.learn
-        return learn.learn_again(working, limits, outcome.learned, np.random.default_rng([seed, index]))
+    def draws() -> Iterator[Moments]:
+        for _ in range(n_networks(d)):
+            moments = parts.drawn(rng)
+            if told is not None:
+                yield _as_searched(told.of(moments), variables, options)[0]
+                continue
+            if asked.treatment.row_model is None:
+                moments = asked.whole(moments, d)
+            if rho is not None:
+                moments = without_memory(moments, rho, d)
+            yield as_searched(moments, variables, options.prepare)
 
-    outcome = replace(outcome, n_sums=outcome.n_sums + n_sums, n_resamples=n_resamples, not_resampled="")
-    outcome = replace(outcome, spread=of_weights)
-    if spread > 1.0:
-        posteriors = [posterior_of(*one) for one in enumerate(resampled.replicates)]
-        outcome = replace(outcome, learned=bagged(outcome.learned, posteriors, spread))
+    learned = learn.replicated(outcome.learned, draws(), limits)
+    outcome = replace(
+        outcome,
+        learned=learned,
+        n_sums=outcome.n_sums + n_sums,
+        without_parts="",
+        dispersion=dispersion,
+    )
     return outcome, report, None if curved is None else replace(curved, outcome=outcome)

@@ -48,6 +48,7 @@ from feddbn.core.statistics.diagnostics import (
 )
 from feddbn.core.statistics.discoveries import discoveries, edge_p_values, q_values
 from feddbn.core.statistics.moments import Moments, dependences, safe_roots
+from feddbn.core.statistics.parts import UNKNOWN_DISPERSION
 from feddbn.core.statistics.residual_checks import ResidualChecks, violations
 from feddbn.data.checks import check_variances, rows_doubt
 from feddbn.errors import DataError
@@ -137,8 +138,8 @@ class NonGaussianReport:
 class OneShotOutcome:
     """What the server ends with: the network, the moments (original units), the number of lags and sums.
 
-    `asked` is what the first sum told, `dependent` says which variables follow from others; probabilities are means over
-    `n_resamples`, or there are none for a reason; `spread` is how much more weights differ there than the model knows of.
+    `asked` is what the first sum told, `dependent` says which variables follow from others. `dispersion` is how much more parts
+    of the rows differ than chance; where no parts were asked for, `without_parts` says why.
     `q_values` are those of all edges where the network is that of discoveries (`with_discoveries`), which count `n_tested`
     rows.
     """
@@ -151,9 +152,8 @@ class OneShotOutcome:
     n_sums: int
     asked: AskedMoments | None = None
     dependent: tuple[Finding, ...] = ()
-    n_resamples: int = 0
-    not_resampled: str = "sums"
-    spread: float = 1.0
+    without_parts: str = "sums"
+    dispersion: float = UNKNOWN_DISPERSION
     q_values: FloatArray | None = None
     n_tested: float = 0.0
 
@@ -226,7 +226,7 @@ def with_discoveries(
     learned, asked = outcome.learned, outcome.asked
     n = outcome.moments.n if report is None or not report.n_effective else report.n_effective
     own = asked.rank / asked.n_rows if asked is not None and asked.n_rows else 0.0
-    n *= max(1.0 - own, 0.0) / outcome.spread
+    n *= max(1.0 - own, 0.0) / outcome.dispersion
     search, start = learned.search, learned.search.adopt(learned.support)
     undecided = sorted(
         (e.score_difference, e.source, e.target) for e in learned.orientation if not e.oriented
@@ -650,8 +650,7 @@ class _Look:
         )
         learned = again.learned
         if outcome.nongaussian is not None and outcome.nongaussian.used and not is_shared:
-            learned = replace(outcome.learned, posterior=learned.posterior)
-            return replace(fit, outcome=replace(outcome, learned=learned))
+            return fit
         return replace(fit, outcome=replace(outcome, learned=learned, nongaussian=None))
 
     def _with_doubts(
