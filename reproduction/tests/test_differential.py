@@ -23,8 +23,6 @@ from reproduction.ranking_scores import ranking_scores
 from support.saying import only
 from support.simulated_moments import lagged, lagged_moments
 
-pytestmark = pytest.mark.usefixtures("light")
-
 
 def _rng(seed=0):
     return np.random.default_rng(seed)

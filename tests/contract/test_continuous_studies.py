@@ -15,8 +15,6 @@ from support.consortium import Consortium, Liar, by_rule
 from support.saying import refused
 from support.study_files import ABOUT
 
-pytestmark = pytest.mark.usefixtures("light")
-
 NAMES = ("x0", "x1", "x2")
 TRUTH = np.array([[-0.5, 0.5, 0], [0, -0.8, 0], [0, 0, -0.4]])
 NETWORK = feddbn.RateNetwork.driven(TRUTH, noise=[1.0, 1.0, 1.0], variables=NAMES)

@@ -8,7 +8,7 @@ import feddbn
 from feddbn.errors import DataError
 from feddbn.method_table import METHODS
 
-pytestmark = [pytest.mark.promise, pytest.mark.usefixtures("light")]
+pytestmark = pytest.mark.promise
 
 NAMES = list("abcd")
 LOADS = np.array([0.7, -1.2, 0.9, 1.4])

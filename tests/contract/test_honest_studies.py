@@ -17,7 +17,7 @@ from feddbn.privacy.policy import USUAL_TASKS
 from feddbn.runtime.server.conduct import run_study
 from support.consortium import RULE, Consortium, by_rule
 
-pytestmark = [pytest.mark.promise, pytest.mark.usefixtures("light")]
+pytestmark = pytest.mark.promise
 
 POLICY = "\n".join(
     [

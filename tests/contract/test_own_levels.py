@@ -12,7 +12,7 @@ from feddbn.runtime.simulated.private import private_federation
 from feddbn.runtime.simulated.secure import secure_federation
 from support.saying import codes, only
 
-pytestmark = [pytest.mark.promise, pytest.mark.usefixtures("light")]
+pytestmark = pytest.mark.promise
 
 METHODS = [OneShotDBN, Dynotears, FDBNL, PFDBNL]
 

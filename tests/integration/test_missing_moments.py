@@ -16,8 +16,6 @@ from feddbn.core.statistics.missing import (
 from feddbn.core.statistics.moments import Moments
 from support.saying import only
 
-pytestmark = pytest.mark.usefixtures("light")
-
 
 @pytest.mark.filterwarnings("ignore::feddbn.errors.UnitsWarning")
 def test_one_sum_over_pairs_and_three_steps_of_em_find_the_network_at_thirty_percent_missing() -> None:

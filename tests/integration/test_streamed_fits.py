@@ -15,8 +15,6 @@ from feddbn.core.designs.recordings import CompleteRows, SiteData, stretches, us
 from feddbn.data import ParquetSite, read_sites, summary
 from feddbn.data.tables import ParquetTable
 
-pytestmark = pytest.mark.usefixtures("light")
-
 pytest.importorskip("pyarrow")
 
 

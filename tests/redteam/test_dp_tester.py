@@ -28,7 +28,7 @@ from support.entropy import seeded
 from support.noisy_sites import VARIABLES, NoisySites, make, noise_rows
 from support.questions import make_question
 
-pytestmark = [pytest.mark.promise, pytest.mark.usefixtures("light")]
+pytestmark = pytest.mark.promise
 
 WIDTH = 500
 

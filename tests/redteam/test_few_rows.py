@@ -16,7 +16,7 @@ from feddbn.runtime.store import STORE
 from support.consortium import Consortium, Liar, by_rule, plain, raw, spread
 from support.saying import refused
 
-pytestmark = [pytest.mark.promise, pytest.mark.usefixtures("light")]
+pytestmark = pytest.mark.promise
 
 LEAST = 10
 VICTIM, AT = "s1", 77

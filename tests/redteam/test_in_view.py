@@ -10,7 +10,7 @@ from feddbn.federation.sums.in_view import rare_rows
 from support.consortium import Consortium, Liar, by_rule, raw
 from support.sites import memory_site
 
-pytestmark = [pytest.mark.promise, pytest.mark.usefixtures("light")]
+pytestmark = pytest.mark.promise
 
 LEVEL = np.array([70, 120, 37, 98, 2, 10.0])
 

@@ -17,7 +17,7 @@ from feddbn.runtime.store import FileStore
 from support.consortium import Consortium, Liar, Refused, by_rule, spread
 from support.saying import refused
 
-pytestmark = [pytest.mark.promise, pytest.mark.usefixtures("light")]
+pytestmark = pytest.mark.promise
 
 
 def consortium(place, k=4, rows=200, policy="", n_recordings=1):

@@ -17,7 +17,7 @@ from support.consortium import NAMES, make_study
 from support.file_kits import LEAD, RULE, FileKits
 from support.saying import refused
 
-pytestmark = [pytest.mark.promise, pytest.mark.usefixtures("light")]
+pytestmark = pytest.mark.promise
 
 STRANGER = Identity.from_seed(bytes(range(32))).public.hex()
 

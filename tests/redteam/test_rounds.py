@@ -16,7 +16,7 @@ from feddbn.privacy.policy import SitePolicy
 from support.consortium import Consortium, Liar, Refused, by_rule, spread
 from support.saying import refused
 
-pytestmark = [pytest.mark.promise, pytest.mark.usefixtures("light")]
+pytestmark = pytest.mark.promise
 
 Q, D, ROWS = 6, 3, 199.0
 POLE = np.where(np.arange(Q) == 1, 1.0, 1e13)

@@ -11,7 +11,7 @@ from feddbn.runtime.store import STORE
 from support.consortium import Consortium, Liar, Refused, by_rule, raw, spread
 from support.saying import refused
 
-pytestmark = [pytest.mark.promise, pytest.mark.usefixtures("light")]
+pytestmark = pytest.mark.promise
 
 
 @pytest.fixture

@@ -210,9 +210,6 @@ def _fitted(
         # Sites judge straight lines on held-out rows.
         mine["features"] = "linear"
     before = time.perf_counter()
-    if method.has("resamples"):
-        # How probable edges are is not compared.
-        mine = {"resamples": 0, **mine}
     # Every estimator keeps its own advice in findings_.
     estimator = fit_method(method, sites, mine, truth, observer, federation=federation, warns=False)
     seconds = time.perf_counter() - before

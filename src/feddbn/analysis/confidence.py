@@ -1,7 +1,7 @@
-"""How far each edge, or each mark of an edge, can be trusted: refit on resamples of every site's own rows, count, tabulate.
+"""How far each edge, or each mark of an edge, can be trusted: refit on resamples of parts of the rows, count, tabulate.
 
-The sites send sums of resampled moments (`feddbn.federation.sums.gram`), so whatever protects sums
-protects this too. The fits happen at the server, from sums only.
+The sites send moments of a few parts of their rows once (`feddbn.core.designs.parts`). Resamples are drawn, and fitted, at
+the server, from sums only.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from sklearn.base import clone
 
 from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.constraints import EdgeConstraints
-from feddbn.core.statistics.moments import RESAMPLINGS, Moments
+from feddbn.core.statistics.moments import Moments
+from feddbn.core.statistics.parts import PartMoments
 from feddbn.core.threads import one_thread
 from feddbn.data.layout import Layout
 from feddbn.data.read import read_sites
@@ -30,7 +31,7 @@ from feddbn.federation.programs.curved import CurvedMoments
 from feddbn.federation.programs.residual_checks import ResidualReport, network_checks_program
 from feddbn.federation.protocol.rows import Treatment, treated
 from feddbn.federation.protocol.task import Federation, ServerProgram, run_program
-from feddbn.federation.sums.gram import BLOCK_LENGTHS, UNITS, ResampledMoments, bootstrap_program
+from feddbn.federation.sums.gram import GramQuestion, parts_program
 from feddbn.federation.sums.prepare import AS_THEY_ARE
 from feddbn.federation.sums.treatment import AskedMoments, asked_moments_program
 from feddbn.method_table import METHODS
@@ -50,7 +51,7 @@ from feddbn.results.remarks import (
     summarise,
 )
 from feddbn.results.result import plain
-from feddbn.settings import is_federation, number, shown, whole, word
+from feddbn.settings import is_federation, number, shown, whole
 from feddbn.shown import Shown
 from feddbn.words import say
 
@@ -95,9 +96,6 @@ def confidence(
     data: Any = None,
     n_replicates: int = 100,
     *,
-    block_length: int | str = "auto",
-    method: str = "bootstrap",
-    unit: str = "auto",
     level: float = 0.9,
     threshold: float = 0.0,
     random_state: int = 0,
@@ -118,14 +116,6 @@ def confidence(
         Site -> frame, array or list of them (one recording each), or whatever else `read_sites` takes; or a federation.
     n_replicates
         Number of resamples B.
-    block_length
-        Rows per block: a number, ``"auto"`` (cube root of the site's rows) or ``"politis-white"``
-        (estimated at each site; needs the extra `bootstrap`).
-    method
-        ``"bootstrap"``: blocks are drawn with replacement. ``"stability"``: half of the blocks, in
-        complementary pairs.
-    unit
-        ``"recordings"``, ``"blocks"``, or ``"auto"``: recordings at a site that has at least ten of them.
     level
         Of edges: coverage of the percentile interval of a weight over the replicates (an absent edge counts as 0).
     threshold
@@ -162,7 +152,7 @@ def confidence(
     --------
     >>> import feddbn
     >>> data = feddbn.simulate(d=3, n_sites=2, n_samples=200, random_state=0)
-    >>> table = feddbn.confidence(feddbn.OneShotDBN(average=False), data.sites, n_replicates=4)
+    >>> table = feddbn.confidence(feddbn.OneShotDBN(), data.sites, n_replicates=4)
     >>> table[["source", "target", "lag", "probability"]].head(2).values.tolist()
     [['x2', 'x1', 0, 1.0], ['x0', 'x2', 1, 1.0]]
     >>> feddbn.confidence(feddbn.LatentDBN(), data.sites, n_replicates=4)[["source", "target", "mark"]].values.tolist()[0]
@@ -170,9 +160,6 @@ def confidence(
     """
     _check_estimator(estimator)
     whole(2).check("n_replicates", n_replicates)
-    (whole(1) | word(*BLOCK_LENGTHS)).check("block_length", block_length)
-    word(*RESAMPLINGS).check("method", method)
-    word(*UNITS).check("unit", unit)
     number(above=0, below=1).check("level", level)
     number(0).check("threshold", threshold)
     whole(0).check("random_state", random_state)
@@ -183,21 +170,13 @@ def confidence(
     names = running.variables
     n_lags = int(estimator.n_lags) * (2 if isinstance(estimator, LatentDBN) else 1)
     rows = _rows_to_resample(estimator, running, n_lags)
-    program = rows.program(
-        names,
-        n_lags,
-        int(n_replicates),
-        resampling=method,
-        block_length=block_length if isinstance(block_length, str) else int(block_length),
-        unit=unit,
-        seed=int(random_state),
-    )
-    resampled = rows.worth(run_program(program, running), len(names))
+    parts = run_program(rows.program(names, n_lags), running)
+    resampled = rows.drawn(parts, int(n_replicates), np.random.default_rng(random_state), len(names))
     table: pd.DataFrame
     if isinstance(estimator, LatentDBN):
         learn = partial(_marks, estimator, rows, names, n_lags)
         table = mark_table(learn(resampled.full), _refits(learn, resampled, n_jobs, progress))
-        table.attrs.update(method=method, n_replicates=int(n_replicates), random_state=int(random_state))
+        table.attrs.update(n_replicates=int(n_replicates), random_state=int(random_state))
         return table
     # Small solves are faster on one BLAS thread; joblib's own workers limit theirs.
     with one_thread():
@@ -207,9 +186,7 @@ def confidence(
     curved = None if rows.told is None else np.stack([one[1] for one in found])
     stacks = np.stack([one[0] for one in found])
     table = ConfidenceTable(confidence_table(full, stacks, level=level, threshold=threshold, curved=curved))
-    table.attrs.update(
-        method=method, n_replicates=int(n_replicates), level=level, random_state=int(random_state)
-    )
+    table.attrs.update(n_replicates=int(n_replicates), level=level, random_state=int(random_state))
     report = rows.report
     if rows.told is None and are_looked_at(getattr(estimator, "check_residuals", "auto"), running):
         limits = EdgeConstraints.none(full.d, len(full.A))
@@ -337,7 +314,7 @@ def _is_backward(mark: str) -> bool:
 
 def _refits(
     learn: Callable[[Moments], T],
-    resampled: ResampledMoments,
+    resampled: _Resampled,
     n_jobs: int | None,
     progress: Callable[[int], None] | None,
 ) -> list[T]:
@@ -358,7 +335,10 @@ def _weights(
     """Weights of the network of a replicate, and where it has curves or products."""
     _refuse_empty(moments)
     # The fit on all rows has already given this advice; once is enough.
-    fitted: DBN = unwarned(clone(estimator, safe=False)).fit_moments(rows.given(moments), names)
+    learner = unwarned(clone(estimator, safe=False))
+    # How sure each resample is does not matter here.
+    learn = getattr(learner, "network_of", learner.fit_moments)
+    fitted: DBN = learn(rows.given(moments), names)
     return fitted.adjacency_matrices, curved_edges(fitted)
 
 
@@ -398,6 +378,14 @@ def _federation(data: Any, federation: Federation | None, layout: Layout, estima
 
 
 @dataclass(frozen=True)
+class _Resampled:
+    """Moments of all rows, and of resamples of their parts."""
+
+    full: Moments
+    replicates: tuple[Moments, ...]
+
+
+@dataclass(frozen=True)
 class _ResampledRows:
     """What is resampled, and what its moments mean to an estimator.
 
@@ -416,27 +404,24 @@ class _ResampledRows:
     told: CurvedMoments | None = None
     report: ResidualReport | None = None
 
-    def program(
-        self, variables: tuple[str, ...], n_lags: int, n_replicates: int, **how: Any
-    ) -> ServerProgram[ResampledMoments]:
-        """Return the program that asks for their resamples; `how` as in `bootstrap_program`."""
-        curved = None if self.told is None else self.told.question
-        center = self.treatment.center
-        program = bootstrap_program(variables, n_lags, n_replicates, **how, center=center, curved=curved)
-        return treated(program, self.treatment)
+    def program(self, variables: tuple[str, ...], n_lags: int) -> ServerProgram[PartMoments]:
+        """Return the program that asks for their parts."""
+        plain = GramQuestion(n_lags=n_lags, variables=variables, center=self.treatment.center)
+        question = plain if self.told is None else self.told.question
+        return treated(parts_program(question), self.treatment)
 
-    def worth(self, resampled: ResampledMoments, d: int) -> ResampledMoments:
-        """The same as from as many rows as the first sum has, and with what levels took along, as there."""
-        if self.told is not None:
-            return resampled.worth(self.told.moments.n / resampled.full.n)
-        if self.asked is None:
-            return resampled
-        asked = self.asked
-        resampled = resampled.each(lambda moments: asked.whole(moments, d))
-        # Where cells are empty rows are worth fewer than there are.
-        return (
-            resampled.worth(asked.moments.n / asked.n_rows) if asked.n_rows > asked.moments.n else resampled
-        )
+    def drawn(self, parts: PartMoments, n: int, rng: np.random.Generator, d: int) -> _Resampled:
+        """All rows and resamples of their parts, with what levels took along, worth as many rows as the first sum has."""
+        asked, told = self.asked, self.told
+        if told is not None:
+            parts = parts.worth(told.moments.n / parts.whole.n)
+        elif asked is not None and asked.n_rows > asked.moments.n:
+            # Where cells are empty rows are worth fewer than there are.
+            parts = parts.worth(asked.moments.n / asked.n_rows)
+        every = [parts.whole, *(parts.drawn(rng) for _ in range(n))]
+        if asked is not None and told is None and asked.treatment.row_model is None:
+            every = [asked.whole(moments, d) for moments in every]
+        return _Resampled(every[0], tuple(every[1:]))
 
     def given(self, moments: Moments) -> Moments | CurvedMoments:
         """Moments of a resample as ``fit_moments`` takes them."""

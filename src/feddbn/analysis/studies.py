@@ -136,10 +136,7 @@ def _register_for_studies(method: Method) -> None:
             fitted_in_a_study(study.parameters),
             federation,
             how.replicates,
-            block_length=how.block_length,
-            method=how.resampling,
             random_state=how.seed,
-            unit=how.unit,
             level=how.level,
         )
         edges = [plain(row) for row in table.to_dict("records")]

@@ -112,7 +112,6 @@ def warnings_at_end() -> Iterator[dict[str, Iterable[Finding]]]:
 
 def _print_edges(result: Result) -> None:
     """Print the strongest edges by standardised weight ("in sd"); -- is a link whose direction the data do not tell."""
-    from feddbn.results.calibration import SHOWN
     from feddbn.results.text import left_out_words, likely_edges, sign_words
 
     edges = likely_edges(result)
@@ -120,8 +119,6 @@ def _print_edges(result: Result) -> None:
     certain = [("presence", "link"), ("direction", "direction")]
     if all(edge.get("presence") is None for edge in edges):
         certain = [("probability", "probability")] if any("probability" in edge for edge in edges) else []
-    if any(edge["raw"] - edge["probability"] > SHOWN for edge in edges if edge.get("raw") is not None):
-        certain = [("presence", "link"), ("probability", "edge"), ("raw", "raw")]
     certain += [("q_value", "q")] if any("q_value" in edge for edge in edges) else []
     table, is_open = [], set(result.dbn.open_edges)
     is_doubted = any(edge.get("could_be_hidden") for edge in edges)

@@ -12,7 +12,14 @@ import pandas as pd
 from feddbn.core.arrays import FloatArray
 from feddbn.core.changes import Changing, CutLearner, Limits
 from feddbn.core.constraints import Edge, EdgeConstraints
-from feddbn.core.orders.learn import OrderLearner, agreed, compelled_edges, explained_shares, refit
+from feddbn.core.orders.learn import (
+    OrderLearner,
+    agreed,
+    compelled_edges,
+    draws_without_parts,
+    explained_shares,
+    refit,
+)
 from feddbn.core.orders.parents import Criterion
 from feddbn.core.statistics.diagnostics import outputs_of
 from feddbn.data import ROW_TIMES, SiteData
@@ -416,7 +423,7 @@ class ChangingDBN(DBNEstimator[ChangingSettings]):
         criterion = Criterion(float(settings.penalty))
         # The choices have been checked, which the type checker cannot see.
         kind: Any = settings.noise_variance
-        learn = OrderLearner(kind, criterion, average="auto" if settings.penalty == Criterion().c else False)
+        learn = OrderLearner(kind, criterion)
         options = OneShotOptions(int(settings.n_lags), prepare=self._rows_on(federation), learn=learn)
         changes = CutLearner(
             0 if settings.drift is True else int(settings.max_changes),
@@ -456,9 +463,10 @@ class ChangingDBN(DBNEstimator[ChangingSettings]):
         constant = outcome.constant
         if constant is not None:
             learned = constant.learned
-            if self._settings.penalty == Criterion().c:
-                learned = agreed(learned, constraints)
-                outcome = replace(outcome, constant=replace(constant, learned=learned))
+            learn = OrderLearner(learned.noise.kind, criterion)
+            draws = draws_without_parts(learned, np.random.default_rng(0))
+            learned = agreed(learn.replicated(learned, draws, constraints), constraints)
+            outcome = replace(outcome, constant=replace(constant, learned=learned))
             numbers = refit(constant.moments, learned.support)
             networks = [learned_network(learned, numbers, names, outputs_of(d, self._inputs))]
             order, self.noise_variance_ = learned.order, learned.noise.kind

@@ -349,8 +349,7 @@ def _findings(
     """What has to be said about a fit."""
     names = network.variables
     if rates.is_contradicted:
-        n = int((rates.rates != 0).sum()) - len(names)
-        yield Finding(ABSTAINED, "warning", {"n_low": n, "n_edges": n, "because": ["rates"]})
+        yield Finding(ABSTAINED, "warning", {"because": ["rates"]})
     off = np.abs(moments.observed - moments.expected) / moments.error
     by_pair = pd.Series(off**2).groupby([moments.earlier, moments.later]).mean() ** 0.5
     if len(off) and (np.sqrt((off**2).mean()) > _OFF or by_pair.max() > _PAIR_OFF):

@@ -12,6 +12,7 @@ import pandas as pd
 from feddbn.core.arrays import FloatArray
 from feddbn.core.constraints import Edge
 from feddbn.core.designs.features import callable_map, feature_map, register_feature_map
+from feddbn.core.orders.groups import curved_groups
 from feddbn.core.orders.learn import (
     OrderLearner,
     UnitsCheck,
@@ -21,14 +22,13 @@ from feddbn.core.orders.learn import (
     refit,
     with_shapes,
 )
-from feddbn.core.orders.groups import curved_groups
 from feddbn.core.orders.parents import MANY_NODES, Criterion
 from feddbn.core.statistics.diagnostics import outputs_of, slow_findings
 from feddbn.core.statistics.moments import Moments
 from feddbn.core.threads import one_thread
 from feddbn.data import SiteData
 from feddbn.data.checks import ROWS_PER_COLUMN, rows_level
-from feddbn.errors import Given, ParameterError, ResidualsWarning, ResultWarning, UnitsWarning
+from feddbn.errors import Given, ParameterError, ResultWarning, UnitsWarning
 from feddbn.federation.programs.alone import Alone, alone_program, is_compared
 from feddbn.federation.programs.curved import (
     CurvedMoments,
@@ -335,6 +335,21 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
         with one_thread():
             self._report(*self._of_moments(moments))
         return self.dbn_
+
+    def network_of(self, moments: Moments | CurvedMoments, variables: Sequence[str]) -> DBN:
+        """Return the best network of such moments, without saying how sure it is; this estimator learns no attributes."""
+        self._begin()
+        self._set_variables(tuple(str(name) for name in variables))
+        with one_thread():
+            outcome, _, curved = self._of_moments(moments)
+        learned = outcome.learned
+        if curved is None:
+            numbers, shapes = refit(outcome.moments, learned.support), dict[str, Any]()
+        else:
+            found = curved.network
+            numbers, shapes = (found.weights, found.intercept, found.variances), shapes_of(curved)
+        outputs = () if self._rows.scale == "federated" else outputs_of(len(self._variables), self._inputs)
+        return learned_network(learned, numbers, self._variables, outputs, **shapes)
 
     def _may_find_curves(self, federation: Federation) -> bool:
         """Whether a fit asks about curves, or may come to do so; refuses curves where sites do not answer for them."""

@@ -81,7 +81,7 @@ USUAL_TASKS = (
     "gram.pairs",
     "gram.rows",
     "gram.diagonal",
-    "gram.resamples",
+    "gram.parts",
     "counts.norms",
     "residuals.checks",
     "loss.alone",

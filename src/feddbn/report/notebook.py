@@ -35,7 +35,6 @@ from feddbn.report.graph_plots import MOST_DRAWN, graph_svg, mark_svg
 from feddbn.report.page import summary_sentence, template
 from feddbn.report.record import ReportRecord, read_record
 from feddbn.report.verdicts import verdicts
-from feddbn.results.calibration import SHOWN
 from feddbn.results.remarks import ResidualSummary
 from feddbn.results.result import Result
 from feddbn.results.scoring import Scores, SiteScores
@@ -410,7 +409,6 @@ def _of_network(record: ReportRecord, card: Card, all_edges: str) -> Card:
         "weight",
         "standardised",
         "probability",
-        *(["raw"] if (edges["raw"] - edges["probability"] > SHOWN).any() else []),
         "ci_low",
         "ci_high",
         "truth",

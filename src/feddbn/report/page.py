@@ -45,7 +45,7 @@ from feddbn.report.matrix_plots import (
 from feddbn.report.rate_plots import FIT, plot_fit, plot_horizons
 from feddbn.report.record import EDGE_COLUMNS, ReportRecord, read_record
 from feddbn.report.verdicts import treatment, verdicts
-from feddbn.results.calibration import ABSTAINED, SHOWN
+from feddbn.results.calibration import ABSTAINED
 from feddbn.results.changes import stored_changes
 from feddbn.shown import with_code
 from feddbn.words import Audience, card, counted, full_sentence, say, setting
@@ -448,7 +448,7 @@ def page_data(record: ReportRecord) -> dict[str, Any]:
     """A JSON-able mapping: variables, positions, lags, and per network its edges and effects.
 
     An edge is ``[source, target, lag, weight, probability, ci_low, ci_high, truth, standardised, oriented, presence,
-    direction, robustness, could_be_hidden, raw, q_value]`` with positions instead of names and null for what is unknown; in a
+    direction, robustness, could_be_hidden, q_value]`` with positions instead of names and null for what is unknown; in a
     network with curves the shape and whether the effect goes one way follow. In continuous time a weight is a rate per
     `unit`, and `half_lives` has one text per variable. Effects are ``{source: [[target, peak, step, [responses], [low],
     [high]], ...]}``, without bounds where they are not known.
@@ -483,8 +483,6 @@ def page_data(record: ReportRecord) -> dict[str, Any]:
         "has_interval": bool(edges["ci_low"].notna().any()),
         "has_presence": bool(edges["presence"].notna().any()),
         "has_hidden": bool(edges["could_be_hidden"].notna().any()),
-        # Both are shown where something was found against the model.
-        "has_raw": bool((edges["raw"] - edges["probability"] > SHOWN).any()),
         "has_q": bool(edges["q_value"].notna().any()),
         "is_grey": record.abstained is not None,
         "has_open": any(dbn.open_edges for dbn in [record.dbn, *record.personal.values()]),
@@ -544,7 +542,7 @@ def _edge_rows(table: pd.DataFrame, dbn: DBN) -> list[list[Any]]:
     numbers = zip(
         table["weight"], table["probability"], table["ci_low"], table["ci_high"], truth,
         table["source"], table["target"], table["lag"], table["standardised"], table["oriented"],
-        table["presence"], table["direction"], table["robustness"], table["could_be_hidden"], table["raw"],
+        table["presence"], table["direction"], table["robustness"], table["could_be_hidden"],
         table["q_value"], strict=True,
     )  # fmt: skip
     shapes, signs = dbn.mechanisms.shapes(), dbn.mechanisms.signs()
@@ -555,8 +553,8 @@ def _edge_rows(table: pd.DataFrame, dbn: DBN) -> list[list[Any]]:
     return [
         [place[s], place[t], int(lag), _rounded(w), _rounded(prob), _rounded(low), _rounded(high), mark,
          _rounded(share), int(oriented), _rounded(presence), _rounded(direction), _rounded(robust),
-         _rounded(hidden), _rounded(raw), _rounded(q), *shape(lag, place[s], place[t])]
-        for w, prob, low, high, mark, s, t, lag, share, oriented, presence, direction, robust, hidden, raw, q in numbers
+         _rounded(hidden), _rounded(q), *shape(lag, place[s], place[t])]
+        for w, prob, low, high, mark, s, t, lag, share, oriented, presence, direction, robust, hidden, q in numbers
     ]  # fmt: skip
 
 

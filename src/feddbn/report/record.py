@@ -47,7 +47,7 @@ def read_edges(path: Path) -> pd.DataFrame:
 
 EDGE_COLUMNS = (
     "source", "target", "lag", "weight", "probability", "ci_low", "ci_high", "presence", "direction", "robustness",
-    "could_be_hidden", "raw", "q_value",
+    "could_be_hidden", "q_value",
 )  # fmt: skip
 
 
@@ -280,7 +280,7 @@ def _beside(dbn: DBN, own: pd.DataFrame, table: pd.DataFrame) -> tuple[pd.DataFr
     told = table.drop_duplicates(_PLACE).set_index(_PLACE)
     places = pd.MultiIndex.from_frame(own[_PLACE])
     known = told.reindex(places).reset_index(drop=True)
-    found = own.assign(raw=np.nan, **{name: known[name].to_numpy() for name in _RESAMPLED})
+    found = own.assign(**{name: known[name].to_numpy() for name in _RESAMPLED})
     never = ~places.isin(told.index) & (own["lag"] <= table["lag"].max()).to_numpy()
     found.loc[never, ["probability", "presence"]] = 0.0
     its_own, theirs = set(places), set(told.index[told["weight"] != 0])

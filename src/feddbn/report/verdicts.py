@@ -179,8 +179,7 @@ def _certainty(record: ReportRecord) -> Finding | None:
         return _verdict("certainty", "warning", "not-told", **values)
     for one in record.findings.of("edges-differ"):
         return _verdict("certainty", one.level, "differ", **values)
-    # Claims count what the residuals say; probabilities of other methods do not.
-    if _are_contradicted(record) and record.edges["raw"].isna().all():
+    if _are_contradicted(record):
         return _verdict("certainty", "warning", "contradicted", **values)
     if n_sure >= len(known) / 2:
         return _verdict("certainty", "good", "sure", **values)

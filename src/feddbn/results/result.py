@@ -5,9 +5,8 @@ Layout, version 1 (keys a reader does not know are ignored)::
     format, version, feddbn      "feddbn-result", 1, version of the package that wrote it
     method, parameters           name of the class and its arguments
     variables, dbn, raw          names; the network; {W, A} before thresholds, or null
-    edges                        [{source, target, lag, weight, standardised, oriented, probability?, raw?, presence?,
-                                 direction?, ci_low?, ci_high?, robustness?, could_be_hidden?}]; raw is the probability
-                                 before it was lowered by what was found against the model
+    edges                        [{source, target, lag, weight, standardised, oriented, probability?, presence?,
+                                 direction?, ci_low?, ci_high?, robustness?, could_be_hidden?}]
     history, n_rounds            one object per round (a residual that is not finite is null); number of sums
     status                       {name, message, converged}
     sites                        [{name, recordings, segments, rows, usable_rows, used_rows, dropped_rows, complete_rows,
@@ -484,7 +483,7 @@ def _edges(dbn: DBN, probabilities: pd.DataFrame | None, hidden: pd.DataFrame | 
     """Edges with whatever is known of them."""
     edges = dbn.edges()
     if probabilities is not None:
-        columns = ("probability", "raw", "presence", "direction", "ci_low", "ci_high", "q_value")
+        columns = ("probability", "presence", "direction", "ci_low", "ci_high", "q_value")
         known = [c for c in columns if c in probabilities]
         edges = edges.merge(probabilities[[*_EDGE, *known]], on=_EDGE, how="left")
     if hidden is not None and len(hidden):

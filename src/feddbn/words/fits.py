@@ -159,20 +159,18 @@ def _treated_as_before(it: Said) -> str:
     )
 
 
-_NOT_RESAMPLED = {
+_WITHOUT_PARTS = {
     "many": "there are many variables",
     "noise": "the sums carry noise for differential privacy",
-    "refused": "a site does not answer the task 'gram.resamples'",
+    "refused": "a site does not answer the task 'gram.parts'",
     "sums": "the network was learned from stored sums",
 }
 
 
-@says("probabilities-not-resampled")
-def _not_resampled(it: Said) -> str:
-    return (
-        "edge probabilities come from one fit, not from resamples, because "
-        f"{_NOT_RESAMPLED[it['reason']]}. If the model is slightly wrong, they are too confident."
-    )
+@says("parts-not-known")
+def _parts_not_known(it: Said) -> str:
+    why = _WITHOUT_PARTS[it["reason"]]
+    return f"how much parts of the rows differ is not known, because {why}. So every row counts half."
 
 
 _AGAINST = {

@@ -14,7 +14,7 @@ from feddbn.analysis.data_check import check
 from feddbn.findings import Finding
 from support.wards import COLUMNS, UNITS, stays, ward, wards
 
-pytestmark = [pytest.mark.promise, pytest.mark.usefixtures("light")]
+pytestmark = pytest.mark.promise
 
 
 def only(data: object, code: str, level: str = "warning", **options: object) -> list[Finding]:

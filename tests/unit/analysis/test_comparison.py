@@ -14,8 +14,6 @@ from feddbn.federation.sums.statistics import make_fold
 from feddbn.method_table import get_method, make_estimator
 from feddbn.methods.base import simulated
 
-pytestmark = pytest.mark.usefixtures("light")
-
 
 def held_out_by_hand(networks, tables, share):
     """Mean log-likelihood of the last rows of every site, at their own noise variances, from the rows themselves."""

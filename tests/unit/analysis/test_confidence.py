@@ -23,7 +23,7 @@ from feddbn.runtime.simulated.in_process import InProcessFederation
 from support.saying import refused
 from support.sites import federation_of
 
-pytestmark = [pytest.mark.promise, pytest.mark.usefixtures("light")]
+pytestmark = pytest.mark.promise
 
 EDGES = {("a", "b", 0), ("b", "c", 0), ("c", "a", 1)}
 KEY = ["source", "target", "lag"]

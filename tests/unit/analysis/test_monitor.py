@@ -16,7 +16,6 @@ from feddbn.words import say
 
 pytestmark = [
     pytest.mark.promise,
-    pytest.mark.usefixtures("light"),
     pytest.mark.filterwarnings("ignore::feddbn.errors.ResultWarning"),
 ]
 NAMES = ["a", "b", "c", "d"]

@@ -19,8 +19,6 @@ from feddbn.errors import DataError, InputError
 from feddbn.preflight import preflight
 from support.saying import refused
 
-pytestmark = pytest.mark.usefixtures("light")
-
 N = 60
 
 

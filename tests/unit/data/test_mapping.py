@@ -13,8 +13,6 @@ from feddbn.analysis.history import read_history
 from feddbn.data import SqlTable, read_sites
 from feddbn.errors import DataError, FeddbnError, FileError, ParameterError
 
-pytestmark = pytest.mark.usefixtures("light")
-
 duckdb = pytest.importorskip("duckdb")
 polars = pytest.importorskip("polars")
 

@@ -15,8 +15,6 @@ from feddbn.data.steps import step_table
 from feddbn.data.streaming import FileSite
 from feddbn.errors import DataError, ParameterError
 
-pytestmark = pytest.mark.usefixtures("light")
-
 LONG = {"series": "stay", "time": "t", "names": "what", "values": "x"}
 
 

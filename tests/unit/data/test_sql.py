@@ -15,8 +15,6 @@ from feddbn.data.tables import sorted_frames
 from feddbn.errors import DataError, FileError, ParameterError
 from support.saying import refused
 
-pytestmark = pytest.mark.usefixtures("light")
-
 N = 3000
 
 

@@ -15,8 +15,6 @@ from feddbn.data.times import Grid
 from feddbn.errors import DataError, ParameterError
 from support.saying import refused
 
-pytestmark = pytest.mark.usefixtures("light")
-
 
 def table(times: object) -> pd.DataFrame:
     return pd.DataFrame({"t": times, "a": np.arange(len(times), dtype=float)})  # type: ignore[arg-type]

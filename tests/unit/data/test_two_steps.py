@@ -11,8 +11,6 @@ from feddbn.errors import DataError
 from feddbn.metrics import edge_scores
 from support.saying import refused
 
-pytestmark = pytest.mark.usefixtures("light")
-
 HOURS = pd.date_range("2024-01-01", periods=24, freq="1h")
 
 

@@ -10,7 +10,6 @@ from feddbn.errors import DataError
 from feddbn.results.result import Result
 
 pytestmark = [
-    pytest.mark.usefixtures("light"),
     pytest.mark.filterwarnings("ignore::feddbn.errors.ResultWarning"),
 ]
 

@@ -12,8 +12,6 @@ from feddbn.federation.protocol.site import Site
 from feddbn.runtime.simulated.secure import secure_federation
 from support.saying import only, refused
 
-pytestmark = pytest.mark.usefixtures("light")
-
 
 @pytest.fixture(scope="module")
 def federation():

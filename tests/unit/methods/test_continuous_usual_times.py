@@ -7,7 +7,7 @@ import pytest
 import feddbn
 from reproduction.differential import diffusion, draw_rates
 
-pytestmark = [pytest.mark.usefixtures("light"), pytest.mark.slow]
+pytestmark = [pytest.mark.slow]
 
 
 def drawn(seed, d, n_rows, every=1):

@@ -21,7 +21,6 @@ from feddbn.method_table import METHODS
 from feddbn.runtime.simulated.in_process import InProcessFederation
 
 pytestmark = [
-    pytest.mark.usefixtures("light"),
     pytest.mark.filterwarnings("ignore::feddbn.errors.UnitsWarning"),
 ]
 

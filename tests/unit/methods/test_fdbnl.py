@@ -13,7 +13,7 @@ from feddbn.core.penalised.path import Status
 from feddbn.errors import ResidualsWarning
 from support.saying import only
 
-pytestmark = [pytest.mark.promise, pytest.mark.usefixtures("light")]
+pytestmark = pytest.mark.promise
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from feddbn.federation.protocol.site import Site
 from feddbn.runtime.simulated.in_process import InProcessFederation
 from support.saying import only
 
-pytestmark = [pytest.mark.promise, pytest.mark.usefixtures("light")]
+pytestmark = pytest.mark.promise
 
 NAMES = ("x", "b", "c", "k", "o")
 KINDS = {"b": "binary", "c": "count", "k": ["u", "v", "w"], "o": {"ordinal": ["low", "mid", "high"]}}

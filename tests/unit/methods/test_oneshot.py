@@ -10,7 +10,7 @@ from feddbn.errors import ParameterError, UnitsWarning
 from feddbn.methods.oneshot import OneShotDBN
 from support.saying import only
 
-pytestmark = [pytest.mark.promise, pytest.mark.usefixtures("light")]
+pytestmark = pytest.mark.promise
 
 
 def quiet_fit(data, **options):

@@ -11,7 +11,7 @@ from feddbn.errors import ParameterError
 from reproduction import corruptions
 from support.saying import only
 
-pytestmark = [pytest.mark.usefixtures("light"), pytest.mark.filterwarnings("ignore::UserWarning")]
+pytestmark = [pytest.mark.filterwarnings("ignore::UserWarning")]
 
 
 def bent(n=900, seed=0, offsets=0.0, n_sites=3):

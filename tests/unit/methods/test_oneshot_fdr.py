@@ -19,7 +19,6 @@ from support.saying import only
 
 pytestmark = [
     pytest.mark.promise,
-    pytest.mark.usefixtures("light"),
     pytest.mark.filterwarnings("ignore::feddbn.errors.UnitsWarning"),
 ]
 

@@ -23,8 +23,6 @@ from feddbn.settings import (
 )
 from support.saying import refused
 
-pytestmark = pytest.mark.usefixtures("light")
-
 ESTIMATORS = [m.load() for m in METHODS.values()]
 TRUTH = feddbn.DBN(np.zeros((3, 3)), np.zeros((1, 3, 3)))
 DATA = {"a": np.random.default_rng(0).normal(size=(60, 3))}

@@ -23,7 +23,7 @@ from feddbn.runtime.simulated.in_process import InProcessFederation
 from support.lassos import solve_lasso
 from support.saying import only
 
-pytestmark = [pytest.mark.promise, pytest.mark.usefixtures("light")]
+pytestmark = pytest.mark.promise
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,6 @@ from feddbn.core.designs.recordings import Block, held_out_part, training_part
 from feddbn.data.memory import ArrayRecording
 from feddbn.federation.sums.statistics import make_fold
 
-pytestmark = pytest.mark.usefixtures("light")
-
 
 @pytest.fixture(scope="module")
 def fed() -> feddbn.SimulatedFederation:

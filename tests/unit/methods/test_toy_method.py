@@ -30,8 +30,6 @@ from support.faults import LocalExchange, MemoryJournal, MemoryStore
 from support.registries import restored
 from support.study_files import ABOUT, ABOUT_LINE
 
-pytestmark = pytest.mark.usefixtures("light")
-
 ONE_FILE = "support.toy_method"
 MADE = feddbn.simulate(d=4, n_sites=4, n_samples=600, mean_degree=2, random_state=0)
 

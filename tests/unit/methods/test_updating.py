@@ -19,7 +19,6 @@ from feddbn.runtime.simulated.secure import secure_federation
 from support.saying import only, refused
 
 pytestmark = [
-    pytest.mark.usefixtures("light"),
     pytest.mark.filterwarnings("ignore::feddbn.errors.ResultWarning"),
 ]
 SECOND = {"use_nongaussian": False, "check_residuals": False, "features": "linear", "resamples": 0}

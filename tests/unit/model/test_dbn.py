@@ -14,8 +14,6 @@ from feddbn.errors import DataError, ParameterError
 from feddbn.model.dbn import DBN
 from support.report_results import random_dbn
 
-pytestmark = pytest.mark.usefixtures("light")
-
 W = np.array([[0.0, 0.5], [0.0, 0.0]])
 A = np.zeros((1, 2, 2))
 

@@ -22,7 +22,6 @@ from feddbn.words import setting
 from support.saying import only
 
 pytestmark = [
-    pytest.mark.usefixtures("light"),
     pytest.mark.filterwarnings("ignore::feddbn.errors.ResultWarning"),
     pytest.mark.filterwarnings("ignore::feddbn.errors.HistoryWarning"),
 ]

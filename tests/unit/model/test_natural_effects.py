@@ -13,8 +13,6 @@ from feddbn.model.dbn import DBN
 from feddbn.model.effects import edge_effect as natural_effect
 from support.mixed_networks import effect, mixed_network
 
-pytestmark = pytest.mark.usefixtures("light")
-
 Z = 1.959963984540054
 
 

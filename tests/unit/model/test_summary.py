@@ -11,8 +11,6 @@ from feddbn.errors import ParameterError
 from feddbn.model.summary import Summary
 from feddbn.results.result import Result
 
-pytestmark = pytest.mark.usefixtures("light")
-
 
 @pytest.fixture(scope="module")
 def sites():

@@ -27,7 +27,6 @@ HOSTILE = ["<script>alert(1)</script>", 'a"b', "x&y' onload=alert(1)"]
 VOID = {"br", "hr", "img", "input", "meta", "link"}
 
 pytestmark = [
-    pytest.mark.usefixtures("light"),
     pytest.mark.filterwarnings("ignore::feddbn.errors.ResultWarning"),
 ]
 

@@ -21,7 +21,7 @@ from feddbn.results.result import Result
 from feddbn.words.tables import held_out_tables
 from support.report_results import curved_dbn, example_result, random_dbn, stored
 
-pytestmark = [pytest.mark.promise, pytest.mark.usefixtures("light")]
+pytestmark = pytest.mark.promise
 
 
 def embedded(page: str) -> dict:

@@ -35,8 +35,6 @@ from feddbn.report import (
 from feddbn.report.graph_layout import CIRCLE_LIMIT, graph_positions
 from support.report_results import curved_dbn, random_dbn
 
-pytestmark = pytest.mark.usefixtures("light")
-
 
 def chain() -> DBN:
     """x0 -> x1 now; x1 -> x2 at lags 1 (weak) and 2 (strong); x2 on itself."""

@@ -6,8 +6,6 @@ import pytest
 
 import feddbn
 
-pytestmark = pytest.mark.usefixtures("light")
-
 
 class Terminal(io.StringIO):
     def isatty(self):

@@ -38,7 +38,7 @@ from feddbn.results.edge_table import pair_ranking
 from feddbn.results.result import Result
 from support.saying import only
 
-pytestmark = [pytest.mark.promise, pytest.mark.usefixtures("light")]
+pytestmark = pytest.mark.promise
 
 EDGES = [("a", "b", 0), ("b", "a", 0), ("a", "c", 0), ("c", "a", 0), ("a", "a", 1), ("b", "c", 1)]
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from feddbn.core.orders.average import Hyper, OrderPosterior
 
 from feddbn import FDBNL, OneShotDBN, Prepare, simulate
-from feddbn.core.orders.average import Hyper, OrderPosterior
 from feddbn.core.orders.learn import EdgeOrientation, with_directions
 from feddbn.errors import ResidualsWarning
 from feddbn.results.edge_table import edge_table, links_of, pair_ranking
 from feddbn.results.result import Result
-
-pytestmark = pytest.mark.usefixtures("light")
 
 NAMES = ("a", "b")
 

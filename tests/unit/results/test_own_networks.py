@@ -9,7 +9,6 @@ from feddbn.results.result import Result
 from support.saying import only
 
 pytestmark = [
-    pytest.mark.usefixtures("light"),
     pytest.mark.filterwarnings(f"ignore::{ResultWarning.__module__}.{ResultWarning.__name__}"),
 ]
 

@@ -21,7 +21,7 @@ from reproduction.corruptions import simulate
 from support.corrupt_sites import corrupt, fitted
 from support.saying import only
 
-pytestmark = [pytest.mark.promise, pytest.mark.usefixtures("light")]
+pytestmark = pytest.mark.promise
 
 
 def made(shocks, measured=0.0, n=300, n_sites=4, seed=1):

@@ -15,8 +15,6 @@ from feddbn.results.result import FORMAT, VERSION, Result, write_json
 from feddbn.results.text import by_strength, likely_edges, sign_words
 from support.saying import refused
 
-pytestmark = pytest.mark.usefixtures("light")
-
 
 @pytest.fixture(scope="module")
 def fitted():

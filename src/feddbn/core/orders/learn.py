@@ -352,8 +352,8 @@ def explained_shares(scatter: FloatArray, C: FloatArray) -> FloatArray:
 N_NETWORKS, FEWER_NETWORKS = 24, 4
 """Resamples, and with more variables than `MANY_NODES`."""
 _FEW_NODES = 40
-"""Up to so many variables every resample is searched from the beginning: a search that starts at the network of all rows finds
-it again more often than other rows would."""
+"""Up to so many variables every resample is searched from the beginning: a search that starts at the network of all rows
+finds it again more often than other rows would."""
 
 
 @dataclass(frozen=True)
@@ -463,10 +463,8 @@ class OrderLearner:
         for moments in draws:
             fits = fits_of(moments, limits.d, self.groups)
             search = OrderSearch(moments, limits, self.criterion.for_orders, found.noise.kind, fits)
-            if limits.d <= _FEW_NODES:
-                best = search.run(0, np.random.default_rng(0))
-            else:
-                best = search.run_from(found.network)
+            is_small = limits.d <= _FEW_NODES
+            best = search.run(0, np.random.default_rng(0)) if is_small else search.run_from(found.network)
             if not fits.is_priced:
                 best = search.select_edges(best, self.criterion)
             networks.append((best.support, _settled(search, best)))

@@ -16,12 +16,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf
 
 from feddbn.core.arrays import FloatArray, IntArray, by_row
 from feddbn.core.designs.recordings import Block, Stretch, stretches
-from feddbn.errors import ParameterError
 from feddbn.findings import Finding
 from feddbn.settings import word
 

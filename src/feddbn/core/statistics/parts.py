@@ -69,7 +69,7 @@ class PartMoments:
         return self.each(lambda m: Moments(m.n * share, m.mean, m.scatter * share))
 
     def overdispersion(self, d: int) -> float:
-        """How much more parts differ than independent rows would, at least 1; of d variables of a time step and all columns."""
+        """How much more parts differ than independent rows would, at least 1; by pairs of the first d columns and all."""
         n_parts, n = len(self.parts), self.whole.n
         if n_parts < 2:
             return 1.0

@@ -138,8 +138,8 @@ class NonGaussianReport:
 class OneShotOutcome:
     """What the server ends with: the network, the moments (original units), the number of lags and sums.
 
-    `asked` is what the first sum told, `dependent` says which variables follow from others. `dispersion` is how much more parts
-    of the rows differ than chance; where no parts were asked for, `without_parts` says why.
+    `asked` is what the first sum told, `dependent` says which variables follow from others. `dispersion` is how much more
+    parts of the rows differ than chance; where no parts were asked for, `without_parts` says why.
     `q_values` are those of all edges where the network is that of discoveries (`with_discoveries`), which count `n_tested`
     rows.
     """

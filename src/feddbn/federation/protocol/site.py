@@ -214,7 +214,7 @@ class Site:
 
     def here_for(self, question: Question) -> Here:
         """The same without variables that a question is not about."""
-        own, here = tuple(self.data.variables), self.here
+        own, here = tuple(self.data.variables), replace(self.here, data=question.dealt(self.data))
         asked = getattr(question, "variables", own)
         held = own if asked == own else tuple(name for name in own if name in asked)
         return here if held == own else replace(here, data=AlignedSite(held, here.data))

@@ -172,9 +172,6 @@ class Confidence(Table):
     """How edges are tried out where a study's goal is "confidence": as the arguments of ``feddbn.confidence``."""
 
     replicates: int = Field(default=100, ge=2, le=10_000)
-    resampling: Literal["bootstrap", "stability"] = "bootstrap"
-    block_length: int | Literal["auto", "politis-white"] = "auto"
-    unit: Literal["auto", "recordings", "blocks"] = "auto"
     level: float = Field(default=0.9, gt=0, lt=1)
     seed: int = Field(default=0, ge=0)
 
@@ -523,7 +520,7 @@ class StudyMethod:
 
 # What a method must be able to do for a goal, and which sums it takes.
 _WORDS = {
-    "confidence": ("learn from resampled sums", "resampled sums"),
+    "confidence": ("learn from resamples of parts of the rows", "sums of parts of the rows"),
     "select": ("choose its parameters on held-out rows", "held-out sums"),
     "compare": ("be judged on held-out rows", "held-out sums"),
     "check": ("begin with a survey of the data", "sums of the survey"),

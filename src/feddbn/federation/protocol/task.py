@@ -66,8 +66,8 @@ class Scope:
         Values that the study gives to parameters of rounds, by name; where it leaves them open, the method chooses.
     unit
         What its noise protects; None: its sums carry no noise.
-    resampling
-        What a question about resamples must say, by parameter; empty: none is asked.
+    n_parts
+        Into how many parts rows may be dealt; 0: they are not.
     parameters
         The study's own, for what only one kind of question needs to know.
     """
@@ -85,7 +85,7 @@ class Scope:
     most_clusters: int = 1
     numbers: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     unit: str | None = None
-    resampling: Mapping[str, Any] = field(default_factory=dict)
+    n_parts: int = 0
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
     def check_task(self, task: str) -> None:
@@ -400,8 +400,12 @@ class Question:
 
     @property
     def varying(self) -> Question:
-        """The question whose sampling error the answer has, or each of its equally long pieces: itself, but for resamples."""
+        """The question whose sampling error the answer has: itself."""
         return self
+
+    def dealt(self, data: SiteData) -> SiteData:
+        """Return the site with its rows dealt to parts, for a question about parts; else as it is."""
+        return data
 
     @property
     def reach(self) -> int:

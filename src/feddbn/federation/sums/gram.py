@@ -17,7 +17,7 @@ A site reads its rows once per design; the moments of lagged values stay in its 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -181,6 +181,7 @@ class GramQuestion(RowsQuestion):
         scope.require(has_meaning, self.name, "'clip_bound' has no meaning without noise")
         fills = not self.pairs or "fill" in scope.transformations
         scope.require(fills, self.name, "the study leaves out rows with empty cells")
+        scope.require(self.n_parts in (0, scope.n_parts), self.name, f"'n_parts' is {self.n_parts}")
 
     @property
     def transformations(self) -> tuple[str, ...]:

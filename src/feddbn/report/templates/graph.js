@@ -7,7 +7,7 @@ const report = (() => {
   const NS = "http://www.w3.org/2000/svg";
   const svg = $("picture"), tip = $("tip"), panel = $("panel");
   const names = data.variables, d = names.length;
-  const EDGE = { source: 0, target: 1, lag: 2, weight: 3, probability: 4, low: 5, high: 6, truth: 7, standardised: 8, oriented: 9, presence: 10, direction: 11, robustness: 12, hidden: 13, raw: 14, q: 15, shape: 16, signed: 17 };
+  const EDGE = { source: 0, target: 1, lag: 2, weight: 3, probability: 4, low: 5, high: 6, truth: 7, standardised: 8, oriented: 9, presence: 10, direction: 11, robustness: 12, hidden: 13, q: 14, shape: 15, signed: 16 };
   const MOST_AT_START = 400;  // More arrows than this cannot be told apart; the weight filter starts where they fit.
   const listeners = [];
   const state = { network: 0, lags: new Set(), weight: 0, probability: 0, standardised: true, hideLonely: false, chosen: null, zoom: 1, pan: [0, 0] };
@@ -195,7 +195,6 @@ const report = (() => {
     if (e[EDGE.low] !== null) lines.push(`interval ${number(e[EDGE.low])} to ${number(e[EDGE.high])}`);
     if (e[EDGE.presence] !== null) lines.push(`link ${e[EDGE.presence].toFixed(2)}` + (e[EDGE.lag] === 0 && e[EDGE.direction] !== null ? `, direction ${e[EDGE.direction].toFixed(2)}` : ""));
     else if (e[EDGE.probability] !== null) lines.push(`probability ${e[EDGE.probability].toFixed(2)}`);
-    if (data.has_raw && e[EDGE.raw] !== null) lines.push(`edge ${e[EDGE.probability].toFixed(2)}, if the model held ${e[EDGE.raw].toFixed(2)}`);
     if (e[EDGE.hidden] === 1) lines.push("could be a hidden cause");
     else if (e[EDGE.robustness] !== null) lines.push(`a hidden cause would have to explain ${Math.round(100 * e[EDGE.robustness])} % of what is left of both`);
     if (e[EDGE.truth]) lines.push({ found: "true effect", extra: "not in the truth", reversed: "reversed in the truth" }[e[EDGE.truth]]);

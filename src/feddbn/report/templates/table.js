@@ -21,10 +21,6 @@
     columns.push({ key: "presence", title: "Link", value: e => e[EDGE.presence], kind: "num", share: true });
     columns.push({ key: "direction", title: "Direction", value: e => e[EDGE.direction], kind: "num", share: true });
   }
-  if (data.has_raw) {
-    if (data.has_presence) columns.push({ key: "probability", title: "Edge", value: e => e[EDGE.probability], kind: "num", share: true });
-    columns.push({ key: "raw", title: "If the model held", value: e => e[EDGE.raw], kind: "num", share: true });
-  }
   if (data.has_q) columns.push({ key: "q_value", title: "q-value", value: e => e[EDGE.q], kind: "num" });
   if (data.has_open) columns.push({ key: "oriented", title: "Direction known", value: e => e[EDGE.oriented] ? "yes" : "no", kind: "text" });
   if (data.has_hidden) {

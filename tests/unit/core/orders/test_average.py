@@ -2,9 +2,6 @@ import itertools
 
 import numpy as np
 import pytest
-
-from feddbn.core.constraints import EdgeConstraints, has_cycle
-from feddbn.core.orders import average as order_average
 from feddbn.core.orders.average import (
     Hyper,
     NodeTable,
@@ -13,6 +10,9 @@ from feddbn.core.orders.average import (
     average_within_order,
     median_graph,
 )
+
+from feddbn.core.constraints import EdgeConstraints, has_cycle
+from feddbn.core.orders import average as order_average
 from feddbn.core.orders.learn import OrderLearner
 from feddbn.core.orders.parents import Criterion, ParentRegressions
 from feddbn.core.orders.search import OrderSearch

@@ -4,12 +4,12 @@ import itertools
 
 import numpy as np
 import pytest
+from feddbn.core.orders.average import average_priced
 from scipy.special import logsumexp
 
 from feddbn.core.constraints import EdgeConstraints
 from feddbn.core.designs.design import Basis, Design
 from feddbn.core.designs.features import CURVE, curve_features
-from feddbn.core.orders.average import average_priced
 from feddbn.core.orders.groups import CurvedRegressions, curved_groups, curved_network, in_data_units
 from feddbn.core.orders.learn import OrderLearner, chosen_groups
 from feddbn.core.orders.parents import Criterion

@@ -4,12 +4,12 @@ import warnings
 
 import numpy as np
 import pytest
+from feddbn.core.orders.average import OrderTotals
 from hypothesis import given
 from hypothesis import strategies as st
 
 import feddbn
 from feddbn.core.orders import average
-from feddbn.core.orders.average import OrderTotals
 from feddbn.core.orders.parents import Objective, ParentRegressions, ParentSelection, columns_of
 from feddbn.errors import DataError, DependentColumnsWarning
 from support.saying import only

@@ -15,8 +15,6 @@ from support.questions import give_values, make_question
 from support.saying import refused
 from support.sites import memory_site
 
-pytestmark = pytest.mark.usefixtures("light")
-
 NAMES = ("a", "b")
 
 

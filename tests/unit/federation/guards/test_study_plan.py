@@ -26,8 +26,6 @@ from feddbn.methods.selection import AUTO_GRIDS
 from feddbn.privacy.policy import ALWAYS_ALLOWED, TRANSFORMATIONS, SitePolicy
 from support.saying import refused
 
-pytestmark = pytest.mark.usefixtures("light")
-
 PLAIN = {f"prepare.{name}": value for name, value in dict(AS_THEY_ARE).items() if name != "on_disagreement"}
 
 

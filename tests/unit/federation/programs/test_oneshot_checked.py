@@ -9,8 +9,6 @@ from feddbn.federation.protocol.task import run_program
 from feddbn.federation.sums.prepare import AS_THEY_ARE
 from support.sites import federation_of
 
-pytestmark = pytest.mark.usefixtures("light")
-
 D = 4
 W = np.zeros((D, D))
 W[0, 1], W[1, 2], W[0, 3] = 0.6, -0.5, 0.5

@@ -6,11 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from feddbn.core.orders.average import Hyper, OrderPosterior
 
 import feddbn
 from feddbn import OneShotDBN
 from feddbn.core.constraints import EdgeConstraints
-from feddbn.core.orders.average import Hyper, OrderPosterior
 from feddbn.core.orders.learn import EdgeOrientation, OrderLearner, bagged
 from feddbn.core.statistics.moments import Moments
 from feddbn.data import read_sites

@@ -13,8 +13,6 @@ from feddbn.federation.sums.gram import GramQuestion
 from support.saying import refused
 from support.sites import federation_of
 
-pytestmark = pytest.mark.usefixtures("light")
-
 NAMES = ("a", "b", "c")
 
 

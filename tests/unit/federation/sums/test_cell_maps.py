@@ -33,8 +33,6 @@ from feddbn.words import say
 from support.faults import LocalExchange, MemoryJournal, MemoryStore
 from support.study_files import ABOUT
 
-pytestmark = pytest.mark.usefixtures("light")
-
 CODE = -999.0
 MADE = feddbn.simulate(d=3, n_sites=4, n_samples=800, mean_degree=2, random_state=1)
 

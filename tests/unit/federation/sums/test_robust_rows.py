@@ -16,7 +16,6 @@ from feddbn.sim.simulation import simulate
 from support.saying import refused
 
 pytestmark = [
-    pytest.mark.usefixtures("light"),
     pytest.mark.filterwarnings("ignore::feddbn.errors.UnitsWarning"),
 ]
 

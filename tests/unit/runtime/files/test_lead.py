@@ -20,8 +20,6 @@ from support.consortium import NAMES, Consortium, make_study
 from support.file_kits import LEAD, FileKits
 from support.saying import refused
 
-pytestmark = pytest.mark.usefixtures("light")
-
 PLAIN = "approve_by_rule = true\nrequire_masking = false\n"
 
 

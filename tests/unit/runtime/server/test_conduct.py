@@ -15,8 +15,6 @@ from feddbn.runtime.server.results import export_result, read_outcome, run_state
 from support.faults import MemoryJournal
 from support.walks import Place, walk
 
-pytestmark = pytest.mark.usefixtures("light")
-
 NAMES = ("a", "b")
 STUDY = walk(NAMES, 4, when_missing="abort")
 PATIENT = walk(NAMES, 4, when_missing="continue", min_sites=1)

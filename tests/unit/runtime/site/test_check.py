@@ -25,8 +25,6 @@ from support.saying import codes, only
 from support.study_files import ABOUT
 from support.wards import stays, ward
 
-pytestmark = pytest.mark.usefixtures("light")
-
 CLEAN = ["settings-read", "data-read", "site-policy", "state-place"]
 PARAMETERS = {"n_lags": 1}
 

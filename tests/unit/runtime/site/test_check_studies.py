@@ -14,8 +14,6 @@ from support.consortium import NAMES, Consortium, make_study
 from support.saying import only
 from support.states import entries_of
 
-pytestmark = pytest.mark.usefixtures("light")
-
 CHECK = make_study(goal="check", parameters={"n_lags": 1})
 
 

@@ -27,8 +27,6 @@ from support.saying import only
 from support.states import entries_of
 from support.study_files import ABOUT
 
-pytestmark = pytest.mark.usefixtures("light")
-
 FULL = {name: f"our {name}" for name in About.model_fields}
 
 

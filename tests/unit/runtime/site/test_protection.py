@@ -31,8 +31,6 @@ from support.saying import kept_out, refused
 from support.states import log_lines
 from support.study_files import ABOUT
 
-pytestmark = pytest.mark.usefixtures("light")
-
 pytest.importorskip("dp_accounting")
 NAMES = ("a", "b", "c")
 RULE = "approve_by_rule = true\n"

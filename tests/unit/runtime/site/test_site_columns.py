@@ -31,8 +31,6 @@ from support.saying import refused
 from support.study_files import ABOUT, ABOUT_LINE
 from support.wards import COLUMNS, ward
 
-pytestmark = pytest.mark.usefixtures("light")
-
 NAMES = ("a", "b", "c")
 
 

@@ -27,8 +27,6 @@ from support.saying import kept_out, only
 from support.saying import refused as refusing
 from support.study_files import ABOUT, ABOUT_LINE
 
-pytestmark = pytest.mark.usefixtures("light")
-
 KINDS = '[kinds]\nward = ["north", "south"]\nvisits = "count"\n'
 WARDS = {"ward": ["north", "south"], "visits": "count"}
 
