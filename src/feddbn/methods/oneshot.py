@@ -388,7 +388,7 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
             self._variables,
             weights,
             variances,
-            limits_over(self._constraints(), outcome.n_lags, d, inputs),
+            limits_over(self._constraints(), outcome.n_lags, d, inputs).without_causes_of(outcome.knobs),
             inputs,
             asked.center,
             asked.treatment,
@@ -405,6 +405,7 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
         if fdr is None or outcome.q_values is not None:
             return outcome
         limits = limits_over(self._constraints(), outcome.n_lags, d, self._inputs)
+        limits = limits.without_causes_of(outcome.knobs)
         return with_discoveries(outcome, report, limits, fdr)
 
     def _replicated(self, fit: Fit, federation: Federation) -> ServerProgram[Fit]:
@@ -436,6 +437,7 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
                 outcome, report = yield from checked_oneshot_program(names, constraints, options, rng)
                 return outcome, report, None
             return (yield from oneshot_program(names, constraints, options, rng)), None, None
+        options = replace(options, finds_knobs=len(names) <= MANY_NODES)
         if not settings.is_curved:
             return (yield from auto_program(names, constraints, options, CurveOptions(), rng))
         kind = CurveOptions(named_features(settings.features, len(names)), settings.interactions)
@@ -476,6 +478,7 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
         outcome = self._discovered(outcome, report)
         learned, names, d = outcome.learned, self._variables, len(self._variables)
         limits = limits_over(self._constraints(), outcome.n_lags, d, self._inputs)
+        limits = limits.without_causes_of(outcome.knobs)
         if learned.shares is None:
             learn = self._settings.options.learn
             learn = learn if curved is None else replace(learn, groups=curved_groups(curved.design))
@@ -532,6 +535,9 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
         self._say_rows(outcome)
         self._say_dependent(dependent)
         self._say_identities(identities)
+        if outcome.knobs:
+            knobs = tuple(names[j] for j in outcome.knobs)
+            self._tell(Finding("knobs", "note", {}, knobs, cure={"prepare.exogenous": list(knobs)}))
         self._tell(*slow_findings(outcome.moments, names, self._inputs))
         self._say_residuals(report)
         self._say_hidden(

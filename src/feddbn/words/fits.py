@@ -132,6 +132,14 @@ def _curves(it: Said) -> str:
     return f"{what}. Weights are average slopes{has}."
 
 
+@says("knobs")
+def _knobs(it: Said) -> str:
+    return (
+        f"{it.names} look as if somebody set them at random: nothing before tells about them, and they do not go along with "
+        f"each other. So no edge leads to them; {it.cure} says so, and leaves out what they are."
+    )
+
+
 @says("too-few-rows")
 def _too_few_rows(it: Said) -> str:
     what = "too few rows" if it.finding.level == "error" else "few rows"

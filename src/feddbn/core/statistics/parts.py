@@ -8,6 +8,10 @@ edges:
 
 with C the covariance of all rows and K its inverse: for independent normal rows every c_ab is 1 on average. Evidence counts
 n / c rows.
+
+Of rows with empty cells that were filled in as expected, only a share f is known. Their sums vary from part to part as if
+there were f n rows, and pass for n: c is 1 / f of what is seen, and weights are drawn from Dirichlet(f^2, ..., f^2), whose
+variances are 1 / f^2 times as large.
 """
 
 from __future__ import annotations
@@ -35,10 +39,13 @@ class PartMoments:
         Of all rows.
     parts
         Of each part.
+    known
+        How much of the rows is known: less than 1 where empty cells were filled in.
     """
 
     whole: Moments
     parts: tuple[Moments, ...]
+    known: float = 1.0
 
     @classmethod
     def of(cls, parts: tuple[Moments, ...]) -> PartMoments:
@@ -50,7 +57,7 @@ class PartMoments:
 
     def drawn(self, rng: np.random.Generator) -> Moments:
         """The moments of a resample: as many rows, every part with a weight of its own."""
-        weights = len(self.parts) * rng.dirichlet(np.ones(len(self.parts)))
+        weights = len(self.parts) * rng.dirichlet(np.full(len(self.parts), self.known**2))
         return self._weighted(weights)
 
     def _weighted(self, weights: FloatArray) -> Moments:
@@ -62,7 +69,7 @@ class PartMoments:
 
     def each(self, change: Callable[[Moments], Moments]) -> PartMoments:
         """The same with all moments changed in one way."""
-        return PartMoments(change(self.whole), tuple(map(change, self.parts)))
+        return PartMoments(change(self.whole), tuple(map(change, self.parts)), self.known)
 
     def worth(self, share: float) -> PartMoments:
         """The same where a row is worth a share of a complete one."""
@@ -84,7 +91,7 @@ class PartMoments:
         known = np.outer(np.diag(K), np.diag(K)) + K**2
         ratio = n_parts / (n_parts - 1) * square / (n * known)
         above = np.triu(np.ones_like(ratio, dtype=bool), 1)[:d]
-        return max(1.0, float(np.median(ratio[:d][above])))
+        return max(1.0, float(np.median(ratio[:d][above])) / self.known)
 
 
 def redrawn(moments: Moments, rng: np.random.Generator) -> Moments:

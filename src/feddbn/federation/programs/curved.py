@@ -19,7 +19,7 @@ import numpy as np
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.constraints import EdgeConstraints
-from feddbn.core.designs.design import Design, public_units
+from feddbn.core.designs.design import Design
 from feddbn.core.designs.features import feature_map
 from feddbn.core.orders.groups import (
     CurvedNetwork,
@@ -39,7 +39,7 @@ from feddbn.core.orders.learn import (
 from feddbn.core.orders.parents import MANY_NODES
 from feddbn.core.orders.search import MOST_WITHOUT_SCREENING, products_to_ask
 from feddbn.core.statistics.diagnostics import outputs_of, without_memory
-from feddbn.core.statistics.moments import Moments, as_of_rows, safe_roots, sums_length
+from feddbn.core.statistics.moments import Moments, sums_length
 from feddbn.core.statistics.residual_checks import (
     ResidualChecks,
     ResidualSums,
@@ -48,6 +48,7 @@ from feddbn.core.statistics.residual_checks import (
 )
 from feddbn.core.statistics.residual_checks import sums_length as check_sums_length
 from feddbn.errors import NotEnoughSites, ParameterError, SiteRefused
+from feddbn.federation.programs.functions import CurvedMoments, curved_moments_program
 from feddbn.federation.programs.oneshot import (
     OneShotOptions,
     OneShotOutcome,
@@ -69,68 +70,6 @@ from feddbn.federation.protocol.task import (
 from feddbn.federation.sums.gram import GramQuestion, parts_program
 from feddbn.federation.sums.prepare import Prepare
 from feddbn.federation.sums.treatment import AskedMoments, asked_moments_plan, asked_moments_program
-
-
-@dataclass(frozen=True)
-class CurvedMoments:
-    """What a sum over curved rows told.
-
-    Attributes
-    ----------
-    moments
-        In the public units of the design.
-    question
-        What was asked.
-    level
-        (d,) where the variables are 0 in these units: about their means, where recordings lost their own those of all rows.
-    """
-
-    moments: Moments
-    question: GramQuestion
-    level: FloatArray
-
-    @property
-    def design(self) -> Design:
-        """The design whose columns they are, about the level."""
-        return replace(self.question.design, origin=tuple(self.level.tolist()))
-
-    def of(self, moments: Moments) -> CurvedMoments:
-        """The same design with the moments of other rows, such as resamples of these."""
-        return replace(self, moments=moments)
-
-
-def curved_moments_program(
-    variables: tuple[str, ...],
-    n_lags: int,
-    plain: Moments,
-    features: str,
-    center: str = "none",
-    products: tuple[tuple[int, int, int], ...] = (),
-) -> ServerProgram[CurvedMoments]:
-    """Ask for the cross-products of a curved design; `plain` are the moments of the rows themselves.
-
-    Returns them as from as many rows as `plain` has: where cells are empty, fewer than there are.
-    """
-    d = len(variables)
-    is_own = center == "recording"
-    # What is a recording's own has been taken off: what is left varies about 0.
-    sd = safe_roots(np.diag(plain.scatter)[:d] / plain.n)
-    origin, scale = public_units(np.zeros(d) if is_own else plain.mean[:d], sd)
-    question = GramQuestion(
-        n_lags=n_lags,
-        variables=variables,
-        center=center,
-        functions=functions_of(features),
-        function_origin=origin,
-        function_scale=scale,
-        products=tuple(number for product in products for number in product),
-    )
-    answer = yield Task(question)
-    # Where empty cells are drawn, noise is no sum over rows.
-    moments = as_of_rows(Moments.from_sums(answer.value, question.design.q))
-    scatter = moments.scatter * (plain.n / moments.n)
-    level = plain.mean[:d] if is_own else origin
-    return CurvedMoments(Moments(plain.n, moments.mean, scatter), question, level)
 
 
 def curved_checks_program(
@@ -247,7 +186,9 @@ def curved_plan(
     d, is_auto = len(variables), curves.features == "auto"
     first = asked_moments_plan(variables, n_lags, prepare)
     if is_auto:
-        first = oneshot_plan(variables, n_lags, prepare, checks=checks, **options)
+        first = oneshot_plan(
+            variables, n_lags, prepare, checks=checks, finds_knobs=d <= MANY_NODES, **options
+        )
     if is_auto and d > MANY_NODES:
         return first
     columns = curved_columns(d, n_lags, curves.features, curves.interactions)
@@ -406,7 +347,7 @@ def auto_program(
             # Products of ten thousand columns and more; the report says that effects are not straight lines.
             return outcome, None
         n_lines = (outcome.n_lags + 1) * len(variables)
-        limits = constraints.up_to(outcome.n_lags)
+        limits = constraints.up_to(outcome.n_lags).without_causes_of(outcome.knobs)
         given = OneShotGiven(outcome.asked, outcome.moments, outcome.n_lags, limits)
         learned, told = yield from _learned(variables, given, options, curves, rng)
         outcome = replace(outcome, n_sums=outcome.n_sums + 1)
@@ -467,9 +408,11 @@ def replicated_program(
     # As many rows as the network was learned from: where cells are empty, or variances change, fewer than there are.
     is_tempered = report is not None and not report.looked_only
     n = report.n_effective if is_tempered and report is not None else outcome.moments.n
+    parts = replace(parts, known=min(outcome.moments.n / parts.whole.n, 1.0))
     dispersion = parts.overdispersion(d)
     parts = parts.worth(n / parts.whole.n / dispersion)
     limits = limits_over(constraints, outcome.n_lags, d, options.prepare.input_places(variables))
+    limits = limits.without_causes_of(outcome.knobs)
     learn = options.learn
     if told is not None:
         learn = _as_searched(told, variables, options)[1]

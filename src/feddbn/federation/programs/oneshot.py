@@ -47,11 +47,12 @@ from feddbn.core.statistics.diagnostics import (
     without_memory,
 )
 from feddbn.core.statistics.discoveries import discoveries, edge_p_values, q_values
-from feddbn.core.statistics.moments import Moments, dependences, safe_roots
+from feddbn.core.statistics.moments import Moments, dependences, safe_roots, sums_length
 from feddbn.core.statistics.parts import UNKNOWN_DISPERSION
 from feddbn.core.statistics.residual_checks import ResidualChecks, violations
 from feddbn.data.checks import check_variances, rows_doubt
 from feddbn.errors import DataError
+from feddbn.federation.programs.functions import knobs_program
 from feddbn.federation.programs.residual_checks import (
     FEWEST_COMPLETE,
     MOST_QUESTIONS,
@@ -104,6 +105,8 @@ class OneShotOptions:
         What is done to the rows first. The intercept is always fitted.
     use_nongaussian
         "auto": only if the residuals are clearly not Gaussian.
+    finds_knobs
+        Look for variables that somebody sets at random.
     learn
         How the server learns.
     """
@@ -112,6 +115,7 @@ class OneShotOptions:
     choose_n_lags: bool = False
     prepare: Prepare = AS_THEY_ARE
     use_nongaussian: bool | Literal["auto"] = "auto"
+    finds_knobs: bool = False
     learn: OrderLearner = field(default_factory=OrderLearner)
 
 
@@ -140,6 +144,7 @@ class OneShotOutcome:
 
     `asked` is what the first sum told, `dependent` says which variables follow from others. `dispersion` is how much more
     parts of the rows differ than chance; where no parts were asked for, `without_parts` says why.
+    `knobs` are variables that somebody sets at random: nothing acts on them.
     `q_values` are those of all edges where the network is that of discoveries (`with_discoveries`), which count `n_tested`
     rows.
     """
@@ -154,6 +159,7 @@ class OneShotOutcome:
     dependent: tuple[Finding, ...] = ()
     without_parts: str = "sums"
     dispersion: float = UNKNOWN_DISPERSION
+    knobs: tuple[int, ...] = ()
     q_values: FloatArray | None = None
     n_tested: float = 0.0
 
@@ -170,7 +176,11 @@ def oneshot_program(
     shaped = options.use_nongaussian == "auto" and may_ask
     program = asked_moments_program(variables, options.n_lags, options.prepare, shaped)
     asked_for, n_sums = yield from counted(program)
-    shape = asked_for.shape
+    shape, knobs = asked_for.shape, tuple[int, ...]()
+    if options.finds_knobs and not options.prepare.inputs:
+        finding = knobs_program(variables, options.n_lags, asked_for.moments, asked_for.center)
+        knobs, n_more = yield from counted(treated(finding, asked_for.treatment))
+        constraints, n_sums = constraints.without_causes_of(knobs), n_sums + n_more
     outcome = learn_from_moments(asked_for.moments, variables, constraints, options, rng)
     learned, report = outcome.learned, None
     inputs = options.prepare.input_places(variables)
@@ -185,7 +195,7 @@ def oneshot_program(
         )
         learned, report, asked = yield from treated(improving, asked_for.treatment)
         n_sums += asked
-    return replace(outcome, learned=learned, nongaussian=report, n_sums=n_sums, asked=asked_for)
+    return replace(outcome, learned=learned, nongaussian=report, n_sums=n_sums, asked=asked_for, knobs=knobs)
 
 
 def learn_from_moments(
@@ -444,10 +454,13 @@ def oneshot_plan(
     use_nongaussian: bool | str = False,
     chooses_lags: bool = False,
     checks: bool = True,
+    finds_knobs: bool = False,
 ) -> Plan:
     """What `checked_oneshot_program` may ask, or without `checks` `oneshot_program`."""
     d, shaped = len(variables), use_nongaussian == "auto"
     plan = asked_moments_plan(variables, n_lags, prepare, shaped)
+    if finds_knobs:
+        plan += (Planned("gram.functions", sums_length(2 * (n_lags + 1) * d), usual=0),)
     if use_nongaussian:
         numbers = 1 + N_FEATURES * most_residuals(d)
         plan += (Planned("residuals.shapes", numbers, MOST_QUESTIONS, int(not shaped), 1 + N_FEATURES * d),)
@@ -477,8 +490,9 @@ def checked_oneshot_program(
     prepare = replace(
         AS_THEY_ARE, center=outcome.asked.center, exogenous=wanted.exogenous, scale=wanted.scale
     )
-    settled = replace(options, prepare=prepare, n_lags=outcome.n_lags, choose_n_lags=False)
-    look = _Look(variables, constraints, options, settled, rng)
+    # What is set is known by now.
+    settled = replace(options, prepare=prepare, n_lags=outcome.n_lags, choose_n_lags=False, finds_knobs=False)
+    look = _Look(variables, constraints.without_causes_of(outcome.knobs), options, settled, rng)
     return (yield from treated(look.program(outcome, instead), outcome.asked.treatment))
 
 
