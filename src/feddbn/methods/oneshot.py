@@ -535,6 +535,9 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
         self._say_rows(outcome)
         self._say_dependent(dependent)
         self._say_identities(identities)
+        if outcome.doubted:
+            edges = [[names[i], names[j], lag] for i, j, lag in outcome.doubted]
+            self._tell(Finding("doubted-links", "note", {"edges": edges}, cure={"features": "spline"}))
         if outcome.knobs:
             knobs = tuple(names[j] for j in outcome.knobs)
             self._tell(Finding("knobs", "note", {}, knobs, cure={"prepare.exogenous": list(knobs)}))

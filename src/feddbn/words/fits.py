@@ -132,6 +132,16 @@ def _curves(it: Said) -> str:
     return f"{what}. Weights are average slopes{has}."
 
 
+@says("doubted-links")
+def _doubted(it: Said) -> str:
+    edges = [f"{a} -- {b}" if not lag else f"{a} -> {b} at lag {lag}" for a, b, lag in it["edges"]]
+    one = len(edges) == 1
+    return (
+        f"{counted(len(edges), 'edge')} of straight lines {'is' if one else 'are'} left out, since nothing is left of "
+        f"{'it' if one else 'them'} beside curves of other causes: {', '.join(edges)}."
+    )
+
+
 @says("knobs")
 def _knobs(it: Said) -> str:
     return (

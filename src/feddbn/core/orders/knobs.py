@@ -2,8 +2,8 @@
 
 Theory of operation. A variable that a random choice has set is *calm*: nothing in the past tells about it. Several such are
 independent of each other, in their squares, too. Whatever they act on without delay is calm as well if it has no memory of
-its own, but depends on them. So of the graph of dependences among calm variables the set ones are a largest independent set; a
-variable that is in *every* largest one cannot be exchanged for one that it acts on. At least three are needed, so that
+its own, but depends on them. So of the graph of dependences among calm variables the set ones are a largest independent set;
+a variable that is in *every* largest one cannot be exchanged for one that it acts on. At least three are needed, so that
 independence is more than an accident.
 
 A calm variable may be what a variable with memory acts on, if the memory is too short to show through. So one that goes along
@@ -32,7 +32,7 @@ def critical(n_tests: int) -> float:
 
 
 def calm_variables(moments: Moments, d: int) -> list[int]:
-    """The variables that do not go along with anything before their row; moments are of lagged rows, and count as evidence."""
+    """The variables that do not go along with anything before their row, by moments of lagged rows that count as evidence."""
     z = np.sqrt(moments.n) * np.abs(correlations(moments.scatter)[0])
     if moments.q == d:
         return []

@@ -463,7 +463,7 @@ class OrderLearner:
         for moments in draws:
             fits = fits_of(moments, limits.d, self.groups)
             search = OrderSearch(moments, limits, self.criterion.for_orders, found.noise.kind, fits)
-            is_small = limits.d <= _FEW_NODES
+            is_small = limits.d <= _FEW_NODES and self.groups is None
             best = search.run(0, np.random.default_rng(0)) if is_small else search.run_from(found.network)
             if not fits.is_priced:
                 best = search.select_edges(best, self.criterion)

@@ -21,6 +21,7 @@ from feddbn.core.arrays import FloatArray
 from feddbn.core.constraints import EdgeConstraints
 from feddbn.core.designs.design import Design
 from feddbn.core.designs.features import feature_map
+from feddbn.core.orders.doubts import doubtful_edges_of
 from feddbn.core.orders.groups import (
     CurvedNetwork,
     CurvedRegressions,
@@ -354,14 +355,14 @@ def auto_program(
         gain = straight_score(learned, outcome.learned) - learned.score
         has_curves = any(t >= n_lines for parents in chosen_groups(learned) for t in parents)
         if gain < CLEAR_GAIN or not has_curves:
-            return outcome, None
+            return replace(outcome, beside=told), None
         if outcome.n_lags:
             then = yield from _checked(told, learned, variables, options, given.asked)
             outcome = replace(outcome, n_sums=outcome.n_sums + 1)
             gain -= 2 * given.moments.n * (information_of_shape(checks) - information_of_shape(then))
             # A curve from an effect back to its cause tells rare large shocks nearly all but for a few rows.
             if gain < CLEAR_GAIN or float(then.kurtosis.max()) > _EXTREME:
-                return outcome, None
+                return replace(outcome, beside=told), None
             checks = then
         outcome = replace(outcome, learned=learned, nongaussian=None)
         taken.append(_curved(outcome, learned, told, gain))
@@ -430,6 +431,9 @@ def replicated_program(
             yield as_searched(moments, variables, options.prepare)
 
     learned = learn.replicated(outcome.learned, draws(), limits)
+    if outcome.beside is not None:
+        learned, doubted = _without_doubts(learned, outcome.beside, n / dispersion)
+        outcome = replace(outcome, doubted=doubted)
     outcome = replace(
         outcome,
         learned=learned,
@@ -438,3 +442,21 @@ def replicated_program(
         dispersion=dispersion,
     )
     return outcome, report, None if curved is None else replace(curved, outcome=outcome)
+
+
+def _without_doubts(
+    learned: Learned, beside: CurvedMoments, n: float
+) -> tuple[Learned, tuple[tuple[int, int, int], ...]]:
+    """The same without the edges that lines only seem to need, and these; evidence counts n rows."""
+    q, d = learned.support.shape
+    told, shares = beside.moments, learned.shares
+    assert shares is not None
+    evidence = Moments(n, told.mean, told.scatter * (n / told.n))
+    support = shares.probability > 0.5
+    support[:d] |= shares.links > 0.5
+    if (len(beside.design.terms[0].lags) * d) != q:
+        return learned, ()
+    links, lagged = doubtful_edges_of(support, evidence, curved_groups(beside.design))
+    pairs = [(i, j, 0) for i, j in np.argwhere(np.triu(links)).tolist()]
+    later = [(m % d, j, m // d + 1) for m, j in np.argwhere(lagged).tolist()]
+    return replace(learned, shares=shares.without(links, lagged)), (*pairs, *later)

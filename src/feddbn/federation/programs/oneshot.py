@@ -52,7 +52,7 @@ from feddbn.core.statistics.parts import UNKNOWN_DISPERSION
 from feddbn.core.statistics.residual_checks import ResidualChecks, violations
 from feddbn.data.checks import check_variances, rows_doubt
 from feddbn.errors import DataError
-from feddbn.federation.programs.functions import knobs_program
+from feddbn.federation.programs.functions import CurvedMoments, knobs_program
 from feddbn.federation.programs.residual_checks import (
     FEWEST_COMPLETE,
     MOST_QUESTIONS,
@@ -144,7 +144,8 @@ class OneShotOutcome:
 
     `asked` is what the first sum told, `dependent` says which variables follow from others. `dispersion` is how much more
     parts of the rows differ than chance; where no parts were asked for, `without_parts` says why.
-    `knobs` are variables that somebody sets at random: nothing acts on them.
+    `knobs` are variables that somebody sets at random: nothing acts on them. `beside` is what was told of curves where lines
+    stayed, `doubted` are the edges (from, to, lag) that do not hold beside curves.
     `q_values` are those of all edges where the network is that of discoveries (`with_discoveries`), which count `n_tested`
     rows.
     """
@@ -160,6 +161,8 @@ class OneShotOutcome:
     without_parts: str = "sums"
     dispersion: float = UNKNOWN_DISPERSION
     knobs: tuple[int, ...] = ()
+    beside: CurvedMoments | None = None
+    doubted: tuple[tuple[int, int, int], ...] = ()
     q_values: FloatArray | None = None
     n_tested: float = 0.0
 
