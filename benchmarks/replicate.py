@@ -136,7 +136,7 @@ def dispersion(pairs: Sequence[Array]) -> float:
         return 1.0
     rows = np.vstack(pairs)
     middle, spread = np.nanmean(rows, axis=0), np.nanstd(rows, axis=0) + 1e-12
-    filled = [np.nan_to_num((np.clip((one - middle) / spread, -4, 4))) for one in pairs]
+    filled = [np.nan_to_num(np.clip((one - middle) / spread, -4, 4)) for one in pairs]
     parts = [np.vstack(filled[k::PARTS]) for k in range(PARTS)]
     n, p = sum(map(len, parts)), rows.shape[1]
     C = sum(part.T @ part for part in parts) / n

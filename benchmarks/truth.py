@@ -18,7 +18,9 @@ from benchmarks.tables import Score, fitted, print_head, print_line
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Nothing is returned: the options of this command are added to the parser."""
     parser.add_argument("--kind", choices=sorted(KINDS), help="one kind of system (default: all)")
-    parser.add_argument("--seeds", type=int, default=20, metavar="N", help="systems of each case (default: 20)")
+    parser.add_argument(
+        "--seeds", type=int, default=20, metavar="N", help="systems of each case (default: 20)"
+    )
     parser.add_argument("--first-seed", type=int, default=0, metavar="SEED", help="the first of them")
 
 
