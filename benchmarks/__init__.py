@@ -1,1 +1,1 @@
-"""Measurements of feddbn; `python -m benchmarks replicate` and `python -m benchmarks truth` are the two that guard claims."""
+"""Measurements of feddbn; `python -m benchmarks` has the two that guard its claims."""

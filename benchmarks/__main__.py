@@ -1,4 +1,4 @@
-"""The command line: `python -m benchmarks replicate` and `python -m benchmarks truth`; `--help` says what each takes."""
+"""What claims are worth: in halves of real data (replicate), and where the truth is known (truth)."""
 
 from __future__ import annotations
 

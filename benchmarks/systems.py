@@ -1,7 +1,7 @@
 """Simulated systems with a known truth; every one is a function of a seed that returns (sites, truth).
 
-Sites are name -> recordings. Except `clean`, which is `feddbn.simulate`, they are numpy alone, so that a mistake of the
-package's own simulator is not shared by what is measured here.
+Sites are name -> recordings. Except `clean`, which is `feddbn.simulate`, they are numpy alone, so that a
+mistake of the package's own simulator is not shared by what is measured here.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ def messy(seed: int, n: int, d: int = 10, n_hidden: int = 0) -> Drawn:
 def physical(seed: int, n: int = 3000, d: int = 20) -> Drawn:
     """Inputs that are set at random in every row, and sensors that depend on products and squares of them.
 
-    Rows have no memory. Half of the sensors also depend on another sensor, and some sensors share the inputs they
-    depend on, so that common effects of inputs abound. An arrow into an input is always wrong.
+    Rows have no memory. Half of the sensors also depend on another sensor, and sensors share inputs, so that
+    common effects of inputs abound. An arrow into an input is always wrong.
     """
     rng = np.random.default_rng(seed)
     n_knobs = int(rng.integers(5, 8))
@@ -99,9 +99,10 @@ def physical(seed: int, n: int = 3000, d: int = 20) -> Drawn:
 def calls(seed: int, n: int = 3000, d: int = 30) -> Drawn:
     """Latencies of services that call each other: near the sum of the callees' plus a share of their own.
 
-    Own shares are lognormal with heavy tails; they grow with traffic, which drifts, differs between the two sites and is
-    not recorded. A third of the services adds next to nothing of its own, so it nearly equals what it calls. Some callers
-    repeat calls, and what was slow a step ago makes them slower now: these are the delayed edges.
+    Own shares are lognormal with heavy tails; they grow with traffic, which drifts, differs between the two
+    sites and is not recorded. A third of the services adds next to nothing of its own, so it nearly equals
+    what it calls. Some callers repeat calls, and what was slow a step ago makes them slower now: these are
+    the delayed edges.
     """
     rng = np.random.default_rng(seed)
     weights, late = np.zeros((d, d)), np.zeros((d, d))
@@ -166,7 +167,7 @@ def autoregression(rng: np.random.Generator, n: int, memory: float) -> Rows:
 
 
 def edges_of(weights: Rows, place: NDArray[np.int_] | None = None) -> frozenset[tuple[str, str]]:
-    """The edges between two variables whose weight is not 0, by name; `place` says which column shows a variable."""
+    """The edges between two variables whose weight is not 0, by name; `place`: the column of a variable."""
     at = np.arange(len(weights)) if place is None else place
     return frozenset((f"x{at[i]}", f"x{at[j]}") for i, j in np.argwhere(weights) if i != j)
 

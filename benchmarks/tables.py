@@ -1,4 +1,4 @@
-"""What a fit claims, counted against the truth or against another fit, and the lines that are printed of it."""
+"""What a fit claims, counted against the truth, and the lines of a table that are printed of it."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ Edge = tuple[str, str]
 
 @dataclass(frozen=True)
 class Told:
-    """What one fit says: probabilities of links either way, of directions and of delayed edges; the CPU seconds it took.
+    """What one fit says: probabilities of links either way, directions and delayed edges; its CPU seconds.
 
-    The key of a link is its pair of names in alphabetical order; directions and delayed edges are (from, to). What a
-    variable's own past does to it is left out.
+    The key of a link is its pair of names in alphabetical order; directions and delayed edges are (from, to).
+    What a variable's own past does to it is left out.
     """
 
     links: Mapping[Edge, float]
@@ -65,7 +65,7 @@ def fitted(sites: Mapping[str, Any]) -> Told:
 
 @dataclass(frozen=True)
 class Truth:
-    """The edges that are there: within a time step and delayed, both (from, to), without own pasts; inputs set at random."""
+    """The edges that are there, (from, to), without own pasts; knobs: inputs that are set at random."""
 
     instant: frozenset[Edge]
     delayed: frozenset[Edge]

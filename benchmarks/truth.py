@@ -1,10 +1,11 @@
-"""Claims against a known truth: simulated systems of five kinds, from clean networks to services that call each other.
+"""Claims against a known truth: simulated systems, from clean networks to services that call each other.
 
     python -m benchmarks truth                               # every kind, 20 seeds: hours
     python -m benchmarks truth --kind clean --seeds 1
 
-A link or delayed edge between two variables is drawn above one half and claimed above .9; "wrong" are those drawn that are
-not there and those there that are not drawn. A direction above .9 is right, reversed, or false where there is no link.
+A link or delayed edge between two variables is drawn above one half and claimed above .9; "wrong" are those
+drawn that are not there and those there that are not drawn. A direction above .9 is right, reversed, or false
+where there is no link.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ c_f is how clear the finding is (0 at a p-value of .01, 1 from 3e-4 on); x is wh
 than robust ones, edges of a variable on its own past more than others, and edges for which a hidden cause could stand most.
 Where nothing was found s = 1, and r is 1 but for weak edges (a robustness below `WEAK`), which lose up to `SILENCE`: not
 everything that is wrong is found. The numbers are frozen in ``calibration-1.json``, with the command that made them
-(``benchmarks/claims.py``).
+(``benchmarks/claims.py`` of revision d16d1506).
 """
 
 from __future__ import annotations
