@@ -249,7 +249,10 @@ def compare_yardsticks(held: Held, z: tuple[Array, Array], variables: Sequence[s
 
 
 def vital_signs(freq: str) -> Recordings:
-    """Means by time step of seven vital signs of the stays of clif-demo, impossible values left out."""
+    """Means by time step of the vital signs of clif-demo, impossible values left out.
+
+    At steps of one and two hours temperature is left out: it is taken rarely, so few rows are complete.
+    """
     folder = os.environ.get("FEDDBN_DATA")
     if not folder:
         raise SystemExit("vital signs are read from FEDDBN_DATA: name the folder that has clif-demo.")
@@ -262,9 +265,10 @@ def vital_signs(freq: str) -> Recordings:
     long = long[(long["value"] >= low.astype(float)) & (long["value"] <= high.astype(float))]
     long = long.assign(time=long["recorded_dttm"].dt.floor(freq))
     wide = long.pivot_table(index=["recording", "time"], columns="name", values="value", aggfunc="mean")
-    rows = wide[list(LIVING)].reset_index()
+    variables = [name for name in LIVING if name != "temp_c" or freq not in ("1h", "2h")]
+    rows = wide[variables].dropna(how="all").reset_index()
     step = (rows["time"] - rows["time"].min()) // pd.Timedelta(freq)
-    return Recordings(rows.assign(unit=rows["recording"], step=step), list(LIVING), freq)
+    return Recordings(rows.assign(unit=rows["recording"], step=step), variables, freq)
 
 
 def grunfeld() -> Recordings:
