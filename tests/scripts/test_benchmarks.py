@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from benchmarks import replicate, tables
+from benchmarks import replicate, systems, tables
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 USED_BY_OTHERS = [
@@ -121,10 +121,25 @@ def of_the_package(*arguments: str) -> list[str]:
 
 
 def test_claims_are_held_against_a_known_truth():
-    head, _, *lines = of_the_package("truth", "--kind", "hidden", "--seeds", "1")
-    assert len(lines) == 1
-    assert lines[0].count("|") == head.count("|")
-    assert "refused" not in lines[0]
+    head, _, *lines = of_the_package("truth", "--kind", "clean", "--seeds", "1")
+    assert len(lines) == 3
+    assert {line.count("|") for line in lines} == {head.count("|")}
+    assert not any("refused" in line for line in lines)
+
+
+@pytest.mark.parametrize("kind", systems.KINDS)
+def test_a_system_is_drawn_again_from_its_seed_and_its_truth_is_of_its_variables(kind):
+    for drawn in systems.KINDS[kind].values():
+        sites, truth = drawn(3)
+        again, same = drawn(3)
+        frames = [one for recordings in sites.values() for one in recordings]
+        for one, other in zip(frames, (x for recordings in again.values() for x in recordings), strict=True):
+            pd.testing.assert_frame_equal(one, other)
+        assert truth == same
+        ends = {name for edge in truth.instant | truth.delayed for name in edge}
+        assert ends <= set(frames[0])
+        assert not {edge[1] for edge in truth.instant} & truth.knobs
+        assert truth.instant
 
 
 def test_claims_of_two_halves_are_held_against_each_other():
