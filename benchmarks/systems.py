@@ -111,7 +111,7 @@ def calls(seed: int, n: int = 3000, d: int = 30) -> Drawn:
         weights[callees, j] = rng.choice([1.0, 1.0, 2.0], len(callees)) * rng.uniform(0.8, 1.0, len(callees))
         if rng.random() < 0.2:
             late[rng.choice(callees), j] = rng.uniform(0.2, 0.4)
-    base, tails = rng.uniform(2.0, 20.0, d), rng.uniform(0.4, 1.0, d)
+    base, tails = rng.uniform(2.0, 20.0, d), rng.uniform(0.5, 1.2, d)
     thin = np.arange(d) >= d // 3
     thin &= rng.random(d) < 0.5
     burden = rng.uniform(0.0, 0.5, d)
@@ -120,7 +120,7 @@ def calls(seed: int, n: int = 3000, d: int = 30) -> Drawn:
     for level in (0.0, 1.0):
         traffic = level + autoregression(rng, n // 2 + BURN_IN, memory=0.99)
         own = base * np.exp(tails * rng.standard_normal((len(traffic), d)) + 0.3 * burden * traffic[:, None])
-        own *= np.where(rng.random(own.shape) < 0.01, rng.pareto(2.5, own.shape) + 3.0, 1.0)
+        own *= np.where(rng.random(own.shape) < 0.01, rng.pareto(2.0, own.shape) + 5.0, 1.0)
         x = np.zeros_like(own)
         for t in range(len(x)):
             before = x[t - 1] @ late if t else 0.0
