@@ -1,6 +1,6 @@
 """Claims that replicate: which claims of one half of the recordings hold in a fit of the other half.
 
-    FEDDBN_DATA=../shared/data python -m benchmarks replicate --halvings 6       # every set: hours
+    FEDDBN_DATA=../shared/data python -m benchmarks replicate --halvings 6       # every set: long
     FEDDBN_DATA=../shared/data python -m benchmarks replicate --sets 8h,8h-cut --halvings 1
 
 A claim is a link within a time step (presence above .9, whichever way) or a delayed edge between two

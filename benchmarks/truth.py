@@ -1,6 +1,6 @@
 """Claims against a known truth: simulated systems, from clean networks to services that call each other.
 
-    python -m benchmarks truth                               # every kind, 20 seeds: hours
+    python -m benchmarks truth                               # every kind, 20 seeds: long
     python -m benchmarks truth --kind clean --seeds 1
 
 A link or delayed edge between two variables is drawn above one half and claimed above .9; "wrong" are those
