@@ -1,10 +1,9 @@
-"""Networks of counts, yes/no and categories: edges found, forecasts, and peers, in one run.
+"""Networks of counts, yes/no and categories: edges found and forecasts, in one run.
 
-    python benchmarks/mixed.py [n_networks] [first seed] [--peers]
+    python benchmarks/mixed.py [n_networks] [first seed]
 
-Prints the tables of docs/mixed.md. Twelve variables, a third each normal, yes/no and Poisson (or eight
-with three levels each); the rows are spread over four sites. Weights are such that exact scores find about as many edges as
-in the prototype that the method began with.
+Prints the tables of docs/mixed.md. Twelve variables, a third each normal, yes/no and Poisson; the
+rows are spread over four sites.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ from collections.abc import Callable
 
 import numpy as np
 import pandas as pd
-from mixed_peers import Lagged, exact_glm_network, lagged_pairs, pgmpy_network, regression_ci
 
 import feddbn
 from feddbn.core.kinds import Kind
@@ -24,7 +22,7 @@ from feddbn.model.dynamics import calibration_table
 
 D, SITES, WEIGHTS = 12, 4, (0.2, 0.5)
 MIXED = ["continuous", "binary", "count"]
-LEVELS = ["categorical:3"]
+Lagged = tuple[np.ndarray, np.ndarray]
 Learner = Callable[[dict[str, list[np.ndarray]], dict[str, Kind]], Lagged]
 
 
@@ -70,30 +68,8 @@ def straight(sites: dict[str, list[np.ndarray]], kinds: dict[str, Kind]) -> Lagg
     return fit.W_, fit.A_
 
 
-def exact(sites: dict[str, list[np.ndarray]], kinds: dict[str, Kind]) -> Lagged:
-    return exact_glm_network(lagged_pairs(_rows(sites)), list(kinds.values()))
-
-
-def strict(sites: dict[str, list[np.ndarray]], kinds: dict[str, Kind]) -> Lagged:
-    return exact_glm_network(lagged_pairs(_rows(sites)), list(kinds.values()), penalty=2.0)
-
-
-def tigramite(sites: dict[str, list[np.ndarray]], kinds: dict[str, Kind]) -> Lagged:
-    return regression_ci(_rows(sites), list(kinds.values()))
-
-
-def pgmpy(sites: dict[str, list[np.ndarray]], kinds: dict[str, Kind]) -> Lagged:
-    return pgmpy_network(lagged_pairs(_rows(sites)), len(kinds))
-
-
-def _rows(sites: dict[str, list[np.ndarray]]) -> list[np.ndarray]:
-    return [np.asarray(x, dtype=float) for recordings in sites.values() for x in recordings]
-
-
 LEARNERS: dict[str, Learner] = {
     "MixedDBN": ours,
-    "exact GLM scores, BIC": exact,
-    "exact GLM scores, twice that price": strict,
     "OneShotDBN (lines)": straight,
 }
 
@@ -156,7 +132,6 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("n_networks", nargs="?", type=int, default=20)
     parser.add_argument("first", nargs="?", type=int, default=1000)
-    parser.add_argument("--peers", action="store_true")
     parser.add_argument("--rows", type=int, nargs="*", default=[300, 600, 1500])
     given = parser.parse_args()
     seeds = range(given.first, given.first + given.n_networks)
@@ -165,11 +140,6 @@ def main() -> None:
     for n_rows in given.rows:
         table(LEARNERS, n_rows, MIXED, seeds)
     held_out(seeds[:5])
-    if given.peers:
-        for n_rows in (600, 1500):
-            table({"MixedDBN": ours, "PCMCI+ with RegressionCI": tigramite}, n_rows, MIXED, seeds[:5])
-        for n_rows in (600, 1500):
-            table({"MixedDBN": ours, "pgmpy hill climbing": pgmpy}, n_rows, LEVELS, seeds, 8)
 
 
 if __name__ == "__main__":

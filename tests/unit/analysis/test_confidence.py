@@ -133,7 +133,7 @@ def test_dynotears_is_refitted_without_touching_the_estimator() -> None:
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::feddbn.errors.ResultWarning")
 def test_edges_of_the_order_search_at_high_probability_are_right() -> None:
-    # The reduced form of benchmarks/calibration.py, whose table is in docs/edge-confidence.md.
+    # A reduced form of the first table of docs/measurements.md on edge confidence.
     right, told = [], []
     for seed in range(4):
         federation = simulate(d=5, n_lags=1, n_sites=4, n_samples=256, mean_degree=2, random_state=seed)
