@@ -261,12 +261,12 @@ def _by_chance(rows: FloatArray, m: int, rng: np.random.Generator) -> list[float
     """The highest score of any variable if the m rows of the window are any of all rows: a permutation of rows."""
     z = (rows - rows.mean(axis=0)) / rows.std(axis=0)
     squares, n = (z**2).sum(axis=0), len(z) - m
-    found = []
+    found: list[float] = []
     for _ in range(_NULL_DRAWS):
         drawn = z[rng.choice(len(z), m, replace=False, shuffle=False)]
         mean = -drawn.sum(axis=0) / n
         variance = (squares - (drawn**2).sum(axis=0)) / n - mean**2
-        found.append(_score((drawn - mean) / np.sqrt(np.maximum(variance, 1e-12))).max(initial=0.0))
+        found.append(float(_score((drawn - mean) / np.sqrt(np.maximum(variance, 1e-12))).max(initial=0.0)))
     return found
 
 
