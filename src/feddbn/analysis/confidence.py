@@ -22,12 +22,13 @@ from sklearn.base import clone
 from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.constraints import EdgeConstraints
 from feddbn.core.statistics.moments import Moments
-from feddbn.core.statistics.parts import PartMoments
+from feddbn.core.statistics.parts import PartMoments, redrawn
 from feddbn.core.threads import one_thread
 from feddbn.data.layout import Layout
 from feddbn.data.read import read_sites
 from feddbn.errors import ParameterError, ResidualsWarning
 from feddbn.federation.programs.curved import CurvedMoments
+from feddbn.federation.programs.functions import CurvedMoments
 from feddbn.federation.programs.residual_checks import ResidualReport, network_checks_program
 from feddbn.federation.protocol.rows import Treatment, treated
 from feddbn.federation.protocol.task import Federation, ServerProgram, run_program
@@ -412,13 +413,16 @@ class _ResampledRows:
 
     def drawn(self, parts: PartMoments, n: int, rng: np.random.Generator, d: int) -> _Resampled:
         """All rows and resamples of their parts, with what levels took along, worth as many rows as the first sum has."""
-        asked, told = self.asked, self.told
+        asked, told, whole = self.asked, self.told, parts.whole
+        known = 1.0
         if told is not None:
-            parts = parts.worth(told.moments.n / parts.whole.n)
+            known = told.moments.n / whole.n
         elif asked is not None and asked.n_rows > asked.moments.n:
             # Where cells are empty rows are worth fewer than there are.
-            parts = parts.worth(asked.moments.n / asked.n_rows)
-        every = [parts.whole, *(parts.drawn(rng) for _ in range(n))]
+            known = asked.moments.n / asked.n_rows
+        worth = known / max(parts.overdispersion(d) / known, 1.0)
+        whole, fewer = (Moments(whole.n * f, whole.mean, whole.scatter * f) for f in (known, worth))
+        every = [whole, *(redrawn(fewer, rng) for _ in range(n))]
         if asked is not None and told is None and asked.treatment.row_model is None:
             every = [asked.whole(moments, d) for moments in every]
         return _Resampled(every[0], tuple(every[1:]))

@@ -16,12 +16,13 @@ from feddbn.core.orders.learn import (
     OrderLearner,
     agreed,
     compelled_edges,
-    draws_without_parts,
+    draws,
     explained_shares,
     refit,
 )
 from feddbn.core.orders.parents import Criterion
 from feddbn.core.statistics.diagnostics import outputs_of
+from feddbn.core.statistics.parts import UNKNOWN_DISPERSION
 from feddbn.data import ROW_TIMES, SiteData
 from feddbn.errors import DataError, Given, ParameterError
 from feddbn.federation.programs.changing import ChangingOutcome, changing_program
@@ -464,8 +465,8 @@ class ChangingDBN(DBNEstimator[ChangingSettings]):
         if constant is not None:
             learned = constant.learned
             learn = OrderLearner(learned.noise.kind, criterion)
-            draws = draws_without_parts(learned, np.random.default_rng(0))
-            learned = agreed(learn.replicated(learned, draws, constraints), constraints)
+            drawn = draws(learned, constant.moments.n / UNKNOWN_DISPERSION, np.random.default_rng(0))
+            learned = agreed(learn.replicated(learned, drawn, constraints), constraints)
             outcome = replace(outcome, constant=replace(constant, learned=learned))
             numbers = refit(constant.moments, learned.support)
             networks = [learned_network(learned, numbers, names, outputs_of(d, self._inputs))]

@@ -12,12 +12,10 @@ import pandas as pd
 from feddbn.core.arrays import FloatArray
 from feddbn.core.constraints import Edge
 from feddbn.core.designs.features import callable_map, feature_map, register_feature_map
-from feddbn.core.orders.groups import curved_groups
 from feddbn.core.orders.learn import (
     OrderLearner,
     UnitsCheck,
     agreed,
-    draws_without_parts,
     explained_shares,
     refit,
     with_shapes,
@@ -31,7 +29,6 @@ from feddbn.data.checks import ROWS_PER_COLUMN, rows_level
 from feddbn.errors import Given, ParameterError, ResultWarning, UnitsWarning
 from feddbn.federation.programs.alone import Alone, alone_program, is_compared
 from feddbn.federation.programs.curved import (
-    CurvedMoments,
     CurvedOutcome,
     CurveOptions,
     Fit,
@@ -39,8 +36,10 @@ from feddbn.federation.programs.curved import (
     curved_program,
     curves_of,
     learn_from_curved,
+    replicated,
     replicated_program,
 )
+from feddbn.federation.programs.functions import CurvedMoments
 from feddbn.federation.programs.oneshot import (
     NonGaussianReport,
     OneShotOptions,
@@ -194,7 +193,7 @@ class OneShotSettings(PreparedSettings):
         rows = replace(AS_THEY_ARE, exogenous=self.prepare.exogenous, scale=self.rows.scale)
         learn = OrderLearner(noise_variance, criterion, self.n_restarts)
         return OneShotOptions(
-            self.max_lags if is_auto else int(self.n_lags), is_auto, rows, use_nongaussian, learn
+            self.max_lags if is_auto else int(self.n_lags), is_auto, rows, use_nongaussian, learn=learn
         )
 
 
@@ -480,9 +479,8 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
         limits = limits_over(self._constraints(), outcome.n_lags, d, self._inputs)
         limits = limits.without_causes_of(outcome.knobs)
         if learned.shares is None:
-            learn = self._settings.options.learn
-            learn = learn if curved is None else replace(learn, groups=curved_groups(curved.design))
-            learned = learn.replicated(learned, draws_without_parts(learned, self._rng), limits)
+            outcome = replicated((outcome, report, curved), self._settings.options.learn, limits, self._rng)
+            learned = outcome.learned
         learned = with_shapes(learned, outcome.dispersion)
         # Where all noises have one variance, none is that of a formula.
         is_free = learned.noise.kind != "equal"

@@ -14,7 +14,7 @@ import numpy as np
 
 from feddbn.core.designs.recordings import Block, Recording, RecordingView, SiteData, SiteView
 
-N_PARTS = 12
+N_PARTS = 4
 """Parts of the rows of a study."""
 _RECORDINGS_OF_A_PART = 2
 

@@ -40,7 +40,7 @@ from feddbn.core.orders.parents import MANY_NODES, Criterion, ParentRegressions,
 from feddbn.core.orders.search import NoiseVariance, OrderResult, OrderSearch, search_order
 from feddbn.core.orders.shares import Shares
 from feddbn.core.statistics.moments import Moments, correlations, safe_roots
-from feddbn.core.statistics.parts import UNKNOWN_DISPERSION, redrawn
+from feddbn.core.statistics.parts import redrawn
 from feddbn.findings import Finding
 
 STRONG_EVIDENCE = 6.0
@@ -454,10 +454,13 @@ class OrderLearner:
         units = None if fits.is_priced else self._check_units(searches, noise, rng)
         return Learned(best.support, best.order, noise, firm, units, best.score, network, search)
 
-    def replicated(self, found: Learned, draws: Iterable[Moments], limits: EdgeConstraints) -> Learned:
+    def replicated(
+        self, found: Learned, draws: Iterable[Moments], limits: EdgeConstraints, curves_direct: bool = False
+    ) -> Learned:
         """The same network with the shares of those that resamples of its rows lead to.
 
-        A resample is searched with the noise that was chosen from all rows, and counts the rows that it says.
+        A resample is searched with the noise that was chosen from all rows, and counts the rows that it says. A curve directs
+        an edge where asked to.
         """
         networks = []
         for moments in draws:
@@ -467,7 +470,7 @@ class OrderLearner:
             best = search.run(0, np.random.default_rng(0)) if is_small else search.run_from(found.network)
             if not fits.is_priced:
                 best = search.select_edges(best, self.criterion)
-            networks.append((best.support, _settled(search, best)))
+            networks.append((best.support, _settled(search, best, curves_direct)))
         return replace(found, shares=Shares.of(networks))
 
     def _check_units(
@@ -495,11 +498,11 @@ class OrderLearner:
         return UnitsCheck(changed, shared, varsortability(best.support[:d], np.diag(moments.scatter)[:d]))
 
 
-def _settled(search: OrderSearch, found: OrderResult) -> BoolArray:
+def _settled(search: OrderSearch, found: OrderResult, curves_direct: bool) -> BoolArray:
     """(d, d) the edges within a time step that more than an order directs: equivalence, limits, or a curve."""
     d, fits = search.d, search.regressions
     settled = compelled_edges(found.support, fixed_directions(search, found.support))
-    if fits.edges is None:
+    if fits.edges is None or not curves_direct:
         return settled
     for j, parents in enumerate(found.parents):
         for t in parents:
@@ -509,12 +512,12 @@ def _settled(search: OrderSearch, found: OrderResult) -> BoolArray:
     return settled
 
 
-def draws_without_parts(found: Learned, rng: np.random.Generator) -> Iterator[Moments]:
-    """Yield resamples where parts of the rows are not known: of normal rows, worth as many as usual rows may be."""
+def draws(found: Learned, n: float, rng: np.random.Generator) -> Iterator[Moments]:
+    """Yield moments that n normal rows may have, distributed as those that a network was learned from."""
     rows = found.search.moments
-    fewer = Moments(rows.n / UNKNOWN_DISPERSION, rows.mean, rows.scatter / UNKNOWN_DISPERSION)
+    as_many = Moments(n, rows.mean, rows.scatter * (n / rows.n))
     for _ in range(n_networks(found.search.d)):
-        yield redrawn(fewer, rng)
+        yield redrawn(as_many, rng)
 
 
 def n_networks(d: int) -> int:

@@ -254,16 +254,16 @@ class _StudyPlan:
 
     @property
     def parts(self) -> Plan:
-        """What that asks; of noise with a memory one lag more."""
+        """What that asks: of a fit the lagged rows, of confidence the columns that networks are of."""
         if not self.n_parts:
             return ()
         d, features = len(self.study.variables), str(self.given.get("features", "linear"))
         columns = usual = (self.n_lags * self.study.lag_reach + 1) * d
-        if features != "linear":
+        if features != "linear" and self.study.goal == "confidence":
             has_products = bool(self.given.get("interactions", False))
             columns = curved_columns(d, self.n_lags, features, has_products)
             usual = usual if features == "auto" else columns
-        (most,) = parts_plan(max(columns, usual + self.checks * d))
+        (most,) = parts_plan(columns)
         return (replace(most, least=parts_plan(usual)[0].numbers),)
 
     @property

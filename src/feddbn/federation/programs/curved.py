@@ -11,7 +11,7 @@ model of rows, as for resampling. The functions have fixed knots; origin and sca
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -34,12 +34,12 @@ from feddbn.core.orders.learn import (
     OrderLearner,
     choose_lags,
     chosen_groups,
-    n_networks,
+    draws,
     straight_score,
 )
 from feddbn.core.orders.parents import MANY_NODES
 from feddbn.core.orders.search import MOST_WITHOUT_SCREENING, products_to_ask
-from feddbn.core.statistics.diagnostics import outputs_of, without_memory
+from feddbn.core.statistics.diagnostics import outputs_of
 from feddbn.core.statistics.moments import Moments, sums_length
 from feddbn.core.statistics.residual_checks import (
     ResidualChecks,
@@ -53,10 +53,8 @@ from feddbn.federation.programs.functions import CurvedMoments, curved_moments_p
 from feddbn.federation.programs.oneshot import (
     OneShotOptions,
     OneShotOutcome,
-    as_searched,
     checked_oneshot_program,
     first_look,
-    limits_over,
     oneshot_plan,
 )
 from feddbn.federation.programs.residual_checks import ResidualReport, ResidualsQuestion, only_looked_at
@@ -122,6 +120,7 @@ def curved_checks_program(
 
 CLEAR_GAIN = 10.0
 """By how much curves must score better than straight lines, as for other choices between kinds of networks."""
+_DEPENDENT = 0.001
 _EXTREME = 15.0
 """Kurtosis of what curves leave from which on squared errors are no evidence for them."""
 
@@ -392,56 +391,47 @@ def replicated_program(
     outcome, report, curved = fit
     asked, d = outcome.asked, len(variables)
     assert asked is not None
-    rho = None if report is None else report.noise_memory
-    told = None if curved is None else curved.told
-    n_lags = outcome.n_lags + (rho is not None)
-    if told is not None:
-        # Functions are in public units, about their level.
-        question = told.question
-    else:
-        # What is a recording's own has been taken off.
-        level = None if asked.center == "recording" else np.tile(outcome.moments.mean[:d], n_lags + 1)
-        question = GramQuestion(n_lags=n_lags, variables=variables, center=asked.center, origin=level)
+    # What is a recording's own has been taken off.
+    is_own = asked.center == "recording"
+    level = None if is_own else np.tile(outcome.moments.mean[:d], outcome.n_lags + 1)
+    question = GramQuestion(n_lags=outcome.n_lags, variables=variables, center=asked.center, origin=level)
     try:
         parts, n_sums = yield from counted(treated(parts_program(question), asked.treatment))
     except (SiteRefused, NotEnoughSites):
         return replace(outcome, without_parts="refused"), report, curved
-    # As many rows as the network was learned from: where cells are empty, or variances change, fewer than there are.
-    is_tempered = report is not None and not report.looked_only
-    n = report.n_effective if is_tempered and report is not None else outcome.moments.n
-    parts = replace(parts, known=min(outcome.moments.n / parts.whole.n, 1.0))
-    dispersion = parts.overdispersion(d)
-    parts = parts.worth(n / parts.whole.n / dispersion)
-    limits = limits_over(constraints, outcome.n_lags, d, options.prepare.input_places(variables))
-    limits = limits.without_causes_of(outcome.knobs)
-    learn = options.learn
-    if told is not None:
-        learn = _as_searched(told, variables, options)[1]
-
-    def draws() -> Iterator[Moments]:
-        for _ in range(n_networks(d)):
-            moments = parts.drawn(rng)
-            if told is not None:
-                yield _as_searched(told.of(moments), variables, options)[0]
-                continue
-            if asked.treatment.row_model is None:
-                moments = asked.whole(moments, d)
-            if rho is not None:
-                moments = without_memory(moments, rho, d)
-            yield as_searched(moments, variables, options.prepare)
-
-    learned = learn.replicated(outcome.learned, draws(), limits)
-    if outcome.beside is not None:
-        learned, doubted = _without_doubts(learned, outcome.beside, n / dispersion)
-        outcome = replace(outcome, doubted=doubted)
+    known = min(outcome.moments.n / parts.whole.n, 1.0)
+    dispersion = parts.overdispersion(d) / known
     outcome = replace(
-        outcome,
-        learned=learned,
-        n_sums=outcome.n_sums + n_sums,
-        without_parts="",
-        dispersion=dispersion,
+        outcome, n_sums=outcome.n_sums + n_sums, without_parts="", dispersion=max(dispersion, 1.0)
     )
     return outcome, report, None if curved is None else replace(curved, outcome=outcome)
+
+
+def replicated(
+    fit: Fit, learn: OrderLearner, limits: EdgeConstraints, rng: np.random.Generator
+) -> OneShotOutcome:
+    """The same network with what comes again in resamples of as many rows as there are, by how much parts differ."""
+    outcome, report, curved = fit
+    n = outcome.learned.search.moments.n
+    if report is not None and not report.looked_only:
+        # As many rows as the network was learned from: where variances change, fewer than there are.
+        n = report.n_effective
+    n /= outcome.dispersion
+    curves_direct = curved is not None and report is not None and _may_direct(report.checks)
+    if curved is not None:
+        learn = replace(learn, groups=curved_groups(curved.design))
+    learned = learn.replicated(outcome.learned, draws(outcome.learned, n, rng), limits, curves_direct)
+    doubted = outcome.doubted
+    if outcome.beside is not None:
+        learned, doubted = _without_doubts(learned, outcome.beside, n)
+    return replace(outcome, learned=learned, doubted=doubted)
+
+
+def _may_direct(checks: ResidualChecks | None) -> bool:
+    """Whether curves direct edges: noise is independent of its causes one way only if the model lacks nothing (Hoyer et al.
+    2009), and what it leaves of one variable then tells nothing about another's.
+    """
+    return checks is not None and min(checks.dependence_p, checks.volatility_p) > _DEPENDENT
 
 
 def _without_doubts(

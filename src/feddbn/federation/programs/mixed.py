@@ -44,12 +44,13 @@ from feddbn.core.orders.learn import (
     Review,
     Reviewed,
     agreed,
-    draws_without_parts,
+    draws,
     with_shapes,
 )
 from feddbn.core.orders.parents import Criterion
 from feddbn.core.statistics.diagnostics import evidence_for_nuisances
 from feddbn.core.statistics.moments import Moments, sums_length, symmetric
+from feddbn.core.statistics.parts import UNKNOWN_DISPERSION
 from feddbn.errors import DataError
 from feddbn.federation.protocol.rows import RowsQuestion
 from feddbn.federation.protocol.site import Here, SiteState, answers
@@ -593,7 +594,7 @@ def mixed_program(
     price = Criterion(options.penalty, order_c=options.penalty)
     learner = OrderLearner("free", price, groups=Groups(d, tuple(columns)))
     learned = learner.learn(seen, constraints, rng)
-    learned = learner.replicated(learned, draws_without_parts(learned, rng), constraints)
+    learned = learner.replicated(learned, draws(learned, seen.n / UNKNOWN_DISPERSION, rng), constraints)
     learned = agreed(learned, constraints)
     spread = np.diag(moments.scatter)
     constant = np.array([not (spread[list(group)] > 0).all() for group in columns[:d]])
