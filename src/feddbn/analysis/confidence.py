@@ -27,7 +27,6 @@ from feddbn.core.threads import one_thread
 from feddbn.data.layout import Layout
 from feddbn.data.read import read_sites
 from feddbn.errors import ParameterError, ResidualsWarning
-from feddbn.federation.programs.curved import CurvedMoments
 from feddbn.federation.programs.functions import CurvedMoments
 from feddbn.federation.programs.residual_checks import ResidualReport, network_checks_program
 from feddbn.federation.protocol.rows import Treatment, treated
