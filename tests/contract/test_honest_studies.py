@@ -77,7 +77,7 @@ CONFIDENCE = {"goal": "confidence", "confidence": {"replicates": 4}}
 ALGEBRA = {"prepare.definitions": {"x2": "x1 - 2 x3"}}
 CASES = [
     *(("oneshot", {}, kind, {}) for kind in ("gains", "levels", "few", "spikes")),
-    ("oneshot", {"resamples": 4, "features": "auto", "n_lags": "auto"}, "bent", {}),
+    ("oneshot", {"features": "auto", "n_lags": "auto"}, "bent", {}),
     ("oneshot", {"n_lags": 0}, "memory", {}),
     ("oneshot", {"use_nongaussian": True, "noise_variance": "equal"}, "laplace", {}),
     ("oneshot", {"features": "spline"}, "trend", {}),
@@ -103,11 +103,11 @@ CASES = [
 LONG = [
     ("fdbnl", {**QUICK, "weighting": "sites"}, "trend", {}),
     ("oneshot", {"features": "quadratic"}, "trend", CONFIDENCE),
-    ("oneshot", {"resamples": 4}, "trend", {}),
+    ("oneshot", {}, "trend", {}),
     *(("oneshot", {}, kind, {}) for kind in ("memory", "trend", "empty")),
-    *(("oneshot", {"resamples": 4}, kind, {}) for kind in ("memory", "empty", "plain")),
-    ("oneshot", {"resamples": 4, "features": "spline", "random_state": 7}, "empty", {}),
-    ("oneshot", {"resamples": 4}, "gains", {"goal": "compare", "compare": {"against": ["fdbnl"]}}),
+    *(("oneshot", {}, kind, {}) for kind in ("memory", "empty", "plain")),
+    ("oneshot", {"features": "spline", "random_state": 7}, "empty", {}),
+    ("oneshot", {}, "gains", {"goal": "compare", "compare": {"against": ["fdbnl"]}}),
     ("oneshot", {"n_lags": "auto"}, "memory", {}),
     ("oneshot", {"use_nongaussian": "auto"}, "laplace", {}),
     *(("oneshot", {"features": "spline"}, kind, {}) for kind in ("empty", "spikes", "levels")),
@@ -165,9 +165,9 @@ def test_no_question_of_an_honest_study_is_refused(tmp_path, method, parameters,
 def test_masked_sites_answer_resamples_if_their_policies_list_them(tmp_path, is_listed):
     rng = np.random.default_rng(0)
     data = {f"s{i}": [recording("trend", i, rng) for _ in range(2)] for i in range(4)}
-    listed = [task for task in USUAL_TASKS if is_listed or task != "gram.resamples"]
+    listed = [task for task in USUAL_TASKS if is_listed or task != "gram.parts"]
     sites = Consortium(tmp_path, data, f"{RULE}tasks = {json.dumps(listed)}\n")
-    study = sites.study("oneshot", {"resamples": 5}, attendance={"when_missing": "abort"})
+    study = sites.study("oneshot", {}, attendance={"when_missing": "abort"})
     result, refused = run_all(sites, study)
     found = {one["code"]: one for one in result["findings"]}
     assert ("probabilities-not-resampled" in found) is not is_listed

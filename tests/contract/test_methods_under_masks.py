@@ -90,7 +90,7 @@ def test_masks_do_not_change_edge_confidence():
     tables = []
     for make in (InProcessFederation, secure_federation):
         federation = make({name: Site(name, data) for name, data in read_sites(MADE.sites).items()})
-        estimator = OneShotDBN(average=False, noise_variance="equal")
+        estimator = OneShotDBN(noise_variance="equal")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UnitsWarning)
             tables.append(confidence(estimator, n_replicates=4, federation=federation))

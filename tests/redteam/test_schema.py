@@ -75,8 +75,8 @@ def test_other_parameters_are_the_studys_too(sites, liar, more, code, name):
         ("gram.rows", {"n_lags": 10**6}, ("0",)),
         ("gram.rows", {"periods": [1e300]}, ("2",)),
         (
-            "gram.resamples",
-            {"stop": 10**9, "first": -1, "resampling": "bootstrap", "block_rule": "auto", "seed": 0},
+            "gram.parts",
+            {"n_parts": 10**9},
             ("0",),
         ),
     ],
@@ -95,21 +95,13 @@ def test_profiles_of_three_sites_stay_at_home(tmp_path, sites, liar):
     plainly.refused(survey, "sites-not-compared")
 
 
-def test_resamples_are_drawn_as_the_study_says(tmp_path):
-    sites = Consortium(tmp_path, spread(3, 2), by_rule("gram.resamples"))
-    liar = Liar(sites, sites.study(goal="confidence", confidence={"replicates": 20}))
-    usual = {"first": -1, "stop": 0, "resampling": "bootstrap", "block_rule": "auto", "resampled": "auto"}
-    usual |= {"seed": 0}
+def test_parts_are_as_many_as_the_study_says(tmp_path):
+    sites = Consortium(tmp_path, spread(3, 2), by_rule("gram.parts"))
+    liar = Liar(sites, sites.study())
     origin = {"origin": np.zeros(4)}
-    for changes, why in (
-        ({"stop": 21}, "20"),
-        ({"seed": 1}, "'seed' is 1"),
-        ({"block_rule": "given", "block_length": 1}, "'block_rule' is 'given'"),
-        ({"resampled": "blocks"}, "'resampled' is 'blocks'"),
-    ):
-        question = asked(sites, "gram.resamples", origin, **{**usual, **changes})
-        liar.refused(question, "not-in-study", why)
-    assert liar.sum(asked(sites, "gram.resamples", origin, **usual)).contributors == sites.names
+    for n in (1, 2, 3):
+        liar.refused(asked(sites, "gram.parts", origin, n_parts=n), "not-in-study", f"'n_parts' is {n}")
+    assert liar.sum(asked(sites, "gram.parts", origin, n_parts=4)).contributors == sites.names
 
 
 def test_norms_of_units_are_told_with_noise_only(sites, liar):
@@ -157,7 +149,7 @@ def test_a_run_cannot_be_called_like_a_file_of_the_site(sites):
 @pytest.fixture
 def check(tmp_path):
     """Owners that allow more than checks ask for: it is the study that says what is asked."""
-    sites = Consortium(tmp_path / "check", spread(4, 3), by_rule("agree", "gram.resamples"))
+    sites = Consortium(tmp_path / "check", spread(4, 3), by_rule("agree", "gram.parts"))
     return sites, Liar(sites, sites.study(goal="check"))
 
 
@@ -172,7 +164,7 @@ def test_the_survey_is_all_that_a_check_tells(check):
     for question in (
         moments(sites),
         asked(sites, "gram.pairs", pairs=True),
-        asked(sites, "gram.resamples", {"origin": np.zeros(6)}, **resampling),
+        asked(sites, "gram.parts", {"origin": np.zeros(6)}, **resampling),
         # Sites do not compare themselves unless the study says so.
         AgreementQuestion(
             n_lags=1,

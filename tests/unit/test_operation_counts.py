@@ -31,7 +31,7 @@ SEEN = (("survey.first", 1116), ("agree", 2))
 CHECKED = (("gram.rows", 157), ("residuals.checks", 350), ALONE)
 # Four variables, four sites, one lag: what a fit asks by default, in this order.
 ASKED = {
-    "OneShotDBN": (*SEEN, ("gram.rows", 166), ("residuals.checks", 350), ("gram.resamples", 585), ALONE),
+    "OneShotDBN": (*SEEN, ("gram.rows", 166), ("residuals.checks", 350), ("gram.parts", 585), ALONE),
     "FDBNL": (*SEEN, *CHECKED),
     "Dynotears": (*SEEN, *CHECKED),
     "ChangingDBN": (*SEEN, ("gram.rows", 83), ("gram.blocks", 1125), ("residuals.blocks", 286)),
@@ -178,7 +178,7 @@ def test_the_order_search_computes_no_more_regressions_than_it_did(monkeypatch):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UnitsWarning)
         # Each resample has a search of its own; here it is the one that users wait for.
-        feddbn.OneShotDBN(resamples=0).fit(fed.sites, observer=meter)
+        feddbn.OneShotDBN().fit(fed.sites, observer=meter)
     assert meter.n_sums == 5
     assert 0 < counts["ParentRegressions"] <= 4760
     assert 0 < counts["ParentSelection"] <= 11260

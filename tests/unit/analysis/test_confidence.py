@@ -116,7 +116,7 @@ def test_edges_at_high_probability_are_right_and_intervals_contain_the_true_weig
 def test_advice_about_units_is_given_once_not_in_every_replicate() -> None:
     sites = feddbn.simulate(d=5, n_lags=1, n_sites=4, n_samples=400, random_state=0).sites
     with pytest.warns(UnitsWarning) as caught:
-        confidence(feddbn.OneShotDBN(average=False), sites, n_replicates=5, block_length=5)
+        confidence(feddbn.OneShotDBN(), sites, n_replicates=5, block_length=5)
     assert sum(one.category is UnitsWarning for one in caught) == 1
 
 
@@ -137,9 +137,7 @@ def test_edges_of_the_order_search_at_high_probability_are_right() -> None:
     right, told = [], []
     for seed in range(4):
         federation = simulate(d=5, n_lags=1, n_sites=4, n_samples=256, mean_degree=2, random_state=seed)
-        table = confidence(
-            OneShotDBN(n_lags=1, average=False), federation.sites, 8, random_state=seed, progress=told.append
-        )
+        table = confidence(OneShotDBN(n_lags=1), federation.sites, 8, random_state=seed, progress=told.append)
         sure = table[table["probability"] >= 0.9]
         stack = federation.truth.adjacency_matrices
         names = list(federation.truth.variables)
@@ -246,7 +244,7 @@ def bent(n=900, seed=0, offsets=0.0):
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_true_edges_come_back_and_absent_ones_do_not():
-    table = confidence(OneShotDBN(features="auto", average=False), bent(), n_replicates=20)
+    table = confidence(OneShotDBN(features="auto"), bent(), n_replicates=20)
     assert tuple(table.columns) == (*COLUMNS, "curved")
     rows = table.set_index(KEY)
     for edge in EDGES:
@@ -256,7 +254,7 @@ def test_true_edges_come_back_and_absent_ones_do_not():
     assert rows.loc[("c", "a", 1), "curved"] >= 0.95
     assert rows.loc[("b", "c", 0), "curved"] <= 0.1
     # A table of straight lines has no such column.
-    straight = confidence(OneShotDBN(features="linear", average=False), bent(), n_replicates=2)
+    straight = confidence(OneShotDBN(features="linear"), bent(), n_replicates=2)
     assert tuple(straight.columns) == COLUMNS
 
 
@@ -275,7 +273,7 @@ def test_weights_are_those_of_the_fit_also_with_levels_of_sites_and_empty_cells(
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_straight_lines_have_the_same_table_whether_curves_were_looked_for_or_not():
     sites = feddbn.simulate(d=4, n_sites=3, n_samples=400, random_state=5).sites
-    models = [OneShotDBN(features=f, average=False) for f in ("auto", "linear")]
+    models = [OneShotDBN(features=f) for f in ("auto", "linear")]
     tables = [confidence(model, sites, n_replicates=3) for model in models]
     pd.testing.assert_frame_equal(*tables)
     assert tables[0].attrs == tables[1].attrs

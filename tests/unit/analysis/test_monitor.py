@@ -23,7 +23,7 @@ W = np.zeros((4, 4))
 W[0, 1], W[1, 2], W[2, 3] = 0.6, 0.6, 0.6
 A = np.diag([0.5, 0.3, 0.3, 0.3])
 A[0, 2] = 0.4
-QUICK = {"features": "linear", "use_nongaussian": False, "resamples": 0, "noise_variance": "free"}
+QUICK = {"features": "linear", "use_nongaussian": False, "noise_variance": "free"}
 
 
 class Sites:

@@ -107,7 +107,7 @@ def test_the_learner_finds_discoveries_as_often_as_promised():
     for _ in range(40):
         _, edges, S = stable(lambda g: usual_network(d, 1, g), rng, np.full(3, effect))
         x = rng.multivariate_normal(np.zeros(len(S)), S, n)
-        network = OneShotDBN(fdr=0.2, average=False).fit_moments(
+        network = OneShotDBN(fdr=0.2).fit_moments(
             Moments(float(n), x.mean(0), np.cov(x.T) * (n - 1)), list("abcdef")
         )
         kept = network.is_edge.reshape(-1, d)

@@ -96,33 +96,28 @@ def test_tables_and_names():
     assert len(model.orientation_) == np.count_nonzero(model.W_)
     table = model.edge_probabilities_
     edge, link = (
-        ["source", "target", "lag", "weight", "probability", "raw"],
+        ["source", "target", "lag", "weight", "probability"],
         ["presence", "direction", "oriented"],
     )
     assert list(table.columns) == [*edge, "strength", *link]
     assert len(table) == 4 * 3 + 16
-    assert table.raw.clip(upper=0.5).is_monotonic_decreasing
-    assert table[table.raw > 0.5].strength.is_monotonic_decreasing, "the strongest first"
-    assert ((table.raw > 0.5) == (table.weight != 0)).mean() > 0.95
+    assert table.probability.clip(upper=0.5).is_monotonic_decreasing
+    assert table[table.probability > 0.5].strength.is_monotonic_decreasing, "the strongest first"
+    assert ((table.probability > 0.5) == (table.weight != 0)).mean() > 0.95
     assert model.dbn_.variables == ("a", "b", "c", "d")
     assert model.n_samples_ == 100
     assert model.status_ is Status.EXACT
 
 
-def test_required_and_forbidden_edges_hold_with_and_without_averaging():
+def test_required_and_forbidden_edges_hold():
     fed = simulate(d=5, n_samples=300, n_sites=2, random_state=0)
-    for average in (False, True):
-        model = quiet_fit(
-            fed.sites,
-            average=average,
-            required_edges=[("x4", "x0", 0), ("x0", "x0", 1)],
-            forbidden_edges=[("*", "x1", 0)],
-        )
-        assert model.W_[4, 0] != 0
-        assert model.A_[0, 0, 0] != 0
-        assert not model.W_[:, 1].any()
-        row = model.orientation_.query("source == 'x4' and target == 'x0'").iloc[0]
-        assert row.score_difference >= 0
+    required, forbidden = [("x4", "x0", 0), ("x0", "x0", 1)], [("*", "x1", 0)]
+    model = quiet_fit(fed.sites, required_edges=required, forbidden_edges=forbidden)
+    assert model.W_[4, 0] != 0
+    assert model.A_[0, 0, 0] != 0
+    assert not model.W_[:, 1].any()
+    row = model.orientation_.query("source == 'x4' and target == 'x0'").iloc[0]
+    assert row.score_difference >= 0
 
 
 def test_n_lags_auto_finds_the_lag():
@@ -155,7 +150,7 @@ def test_learning_from_moments_gives_the_network_of_the_rows():
 
 def test_without_averaging_probabilities_respect_the_order():
     fed = simulate(d=6, n_samples=300, n_sites=2, random_state=0)
-    model = quiet_fit(fed.sites, average=False)
+    model = quiet_fit(fed.sites)
     rank = {name: k for k, name in enumerate(model.order_)}
     table = model.edge_probabilities_
     within = table[table.lag == 0]
@@ -168,5 +163,5 @@ def test_few_rows_do_not_make_equal_variances_look_different():
     kinds = []
     for seed in range(200, 206):
         fed = simulate(d=5, n_samples=25, n_sites=5, w_range=(0.5, 2.0), random_state=seed)
-        kinds.append(quiet_fit(fed.sites, average=False, n_restarts=0).noise_variance_)
+        kinds.append(quiet_fit(fed.sites, n_restarts=0).noise_variance_)
     assert kinds.count("free") <= 1

@@ -95,7 +95,6 @@ def test_constraints_hold_required_edges_are_not_tested_and_what_they_contradict
         fdr=0.95,
         required_edges=[(first, second, 1)],
         forbidden_edges=[(second, first, 1), (first, "*", 0)],
-        resamples=0,
     )
     with pytest.warns(ResultWarning):
         model.fit(data.sites)
@@ -116,7 +115,7 @@ def test_few_rows_find_nothing_and_say_so():
     data = weak(n_samples=10, n_sites=1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = OneShotDBN(fdr=0.1, n_lags=2, check_residuals=False, resamples=0).fit(data.sites)
+        model = OneShotDBN(fdr=0.1, n_lags=2, check_residuals=False).fit(data.sites)
     assert not model.dbn_.is_edge.any()
     assert only(model.findings_, "discoveries").level == "warning"
 
@@ -142,7 +141,7 @@ def test_the_share_of_false_edges_of_learned_orders():
         A = np.where(rng.random((d, d)) < 0.15, 0.3, 0.0)
         past, noise = rng.standard_normal((n, d)), rng.standard_normal((n, d)) * rng.uniform(0.6, 1.6, d)
         rows = np.hstack([(past @ A + noise) @ np.linalg.inv(np.eye(d) - W), past])
-        model = OneShotDBN(fdr=0.2, average=False, noise_variance="free", n_restarts=0)
+        model = OneShotDBN(fdr=0.2, noise_variance="free", n_restarts=0)
         dbn = model.fit_moments(Moments.of_rows(rows), [f"x{k}" for k in range(d)])
         links, lagged = dbn.is_edge[0] | dbn.is_edge[0].T, dbn.is_edge[1]
         shares["lagged"].append((lagged & (A == 0)).sum() / max(lagged.sum(), 1))

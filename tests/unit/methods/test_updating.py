@@ -21,7 +21,7 @@ from support.saying import only, refused
 pytestmark = [
     pytest.mark.filterwarnings("ignore::feddbn.errors.ResultWarning"),
 ]
-SECOND = {"use_nongaussian": False, "check_residuals": False, "features": "linear", "resamples": 0}
+SECOND = {"use_nongaussian": False, "check_residuals": False, "features": "linear"}
 
 
 def made(seed=0, n_sites=3, rows=260, d=3, **more):

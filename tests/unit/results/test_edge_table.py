@@ -126,7 +126,7 @@ def test_the_network_knows_what_is_open(model):
 
 
 def test_given_one_order_the_direction_comes_from_the_reversal():
-    model = OneShotDBN(noise_variance="free", average=False).fit(chain())
+    model = OneShotDBN(noise_variance="free").fit(chain())
     found = row(model.edge_probabilities_, "a", "b")
     assert found["presence"] == pytest.approx(1.0)
     assert found["direction"] == pytest.approx(0.5)

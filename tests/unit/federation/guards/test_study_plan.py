@@ -52,12 +52,12 @@ def study(method="oneshot", parameters=None, **more):
         ("oneshot", {}, {"privacy": {"epsilon": 1.0}}, "gram.rows+counts.norms"),
         ("oneshot", {}, {"privacy": {"epsilon": 1.0, "clip": 2.0}}, "gram.rows"),
         ("oneshot", {"features": "auto"}, {"privacy": {"epsilon": 1.0, "clip": 2.0}}, "gram.rows"),
-        ("oneshot", PLAIN, {"goal": "confidence"}, "gram.rows+residuals.checks+gram.resamples"),
+        ("oneshot", PLAIN, {"goal": "confidence"}, "gram.rows+residuals.checks+gram.parts"),
         (
             "oneshot",
             {**PLAIN, "features": "spline", "use_nongaussian": "auto"},
             {"goal": "confidence"},
-            "gram.rows+gram.functions+residuals.functions+gram.resamples",
+            "gram.rows+gram.functions+residuals.functions+gram.parts",
         ),
         ("changing", {}, {}, "survey.first+gram.rows+gram.blocks+residuals.blocks"),
         ("changing", {"check_residuals": False}, {}, "survey.first+gram.rows+gram.blocks"),
@@ -180,7 +180,7 @@ def test_columns_are_lines_curves_and_products(parameters, columns):
 @pytest.mark.parametrize("replicates", [4, 5000])
 def test_resamples_are_counted_as_they_are_asked_for(replicates):
     given = {"goal": "confidence", "confidence": {"replicates": replicates}, "variables": NAMES}
-    times, numbers = of_task(plan_of(study(parameters={"features": "spline"}, **given)), "gram.resamples")
+    times, numbers = of_task(plan_of(study(parameters={"features": "spline"}, **given)), "gram.parts")
     at_once = min(FLOATS_PER_TASK // sums_length(140), replicates + 1)
     assert (times, numbers) == (-(-(replicates + 1) // at_once), at_once * sums_length(140))
 

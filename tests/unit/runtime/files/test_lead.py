@@ -179,7 +179,7 @@ def test_a_question_that_a_site_refuses_waits_unless_the_lead_accepts_it(tmp_pat
     kits = FileKits(tmp_path, PLAIN)
     listed = 'tasks = ["counts.variables", "survey.first", "gram.rows"]\n'
     (kits.kits["north"] / "policy.toml").write_text(PLAIN + listed)
-    study = make_study(parameters={"n_lags": 1, "check_residuals": False, "resamples": 12})
+    study = make_study(parameters={"n_lags": 1, "check_residuals": False})
     stepped, most = kits.begin(study), 16
     lead = Lead(kits.lead)
     while stepped.state == "collecting" and stepped.outcome["awaited"] != ["north"] and most:

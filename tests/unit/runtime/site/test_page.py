@@ -76,7 +76,7 @@ RUNS = [
     ("summary", {"n_lags": 2}, {}),
     ("fdbnl", {"n_lags": 1, "rounds.max_rounds": 5}, {"privacy": {"secure_aggregation": True}}),
     ("pfdbnl", {"n_lags": 1, "rounds.max_rounds": 6}, {}),
-    ("oneshot", {"n_lags": 1, "resamples": 0}, {"goal": "confidence", "confidence": {"replicates": 5}}),
+    ("oneshot", {"n_lags": 1}, {"goal": "confidence", "confidence": {"replicates": 5}}),
     ("fdbnl", {"n_lags": 1}, {"goal": "check"}),
     ("oneshot", {"n_lags": 1}, {"privacy": {"secure_aggregation": True, "epsilon": 40.0, "unit": "row"}}),
 ]
