@@ -266,7 +266,7 @@ def _by_chance(rows: FloatArray, m: int, rng: np.random.Generator) -> list[float
         drawn = z[rng.choice(len(z), m, replace=False, shuffle=False)]
         mean = -drawn.sum(axis=0) / n
         variance = (squares - (drawn**2).sum(axis=0)) / n - mean**2
-        found.append(float(_score((drawn - mean) / np.sqrt(np.maximum(variance, 1e-12))).max(initial=0.0)))
+        found.append(_score((drawn - mean) / np.sqrt(np.maximum(variance, 1e-12))).max(initial=0.0))
     return found
 
 
