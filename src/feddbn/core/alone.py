@@ -213,7 +213,7 @@ def compared(
         own = refit(earlier, support)[:2]
         for mine, theirs in zip(own, shared, strict=True):
             mine[..., same] = theirs[..., same]
-        n_parameters = support.sum(axis=0) + 1.0
+        n_parameters = support.sum(axis=0, dtype=float) + 1.0
         if intercept is None:
             own, n_parameters = (own[0], np.zeros(d)), n_parameters - 1.0
         given = held, own_model, found
