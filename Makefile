@@ -23,7 +23,7 @@ endif
 help:
 	@echo "make demo         simulate ten sites, learn, compare, write demo/report.html"
 	@echo "make try          run three sites and a masked study on this machine, and open the report"
-	@echo "make test         checks and the tests that guard a promise (four minutes on two cores)"
+	@echo "make test         checks and the tests that guard a promise (four to eight minutes on two cores)"
 	@echo "make test-all     that, then the rest: platforms, R, containers, documentation, benchmarks, slow statistics"
 	@echo "make docs         run the tutorials and build the documentation site, offline: out/docs/index.html"
 	@echo "make coverage     how much of federation, privacy and the designs the tests of their parts run"
