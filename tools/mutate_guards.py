@@ -1,9 +1,9 @@
 """Take each guard of a site out, one at a time, and say which of them no test misses.
 
 A guard is a refusal (`raise SiteRefused(...)` and its kin) or a hook of a class of guards (`before`, `reads`, `make`,
-`after`). First all tests run once in a copy of the package that notes which test reaches which guard. Then each guard is
-removed alone, and the tests that reach it run: one that no test reaches, or misses, is named. `make mutants` does all;
-``--only few-rows`` does some, ``--list`` none.
+`after`). Each is removed alone, and the tests run whose text names its code. For those that none of them misses, all tests
+run once in a copy of the package that notes which test reaches which guard; then those tests run without the guard. One
+that no test reaches, or misses, is named. `make mutants` does all; ``--only few-rows`` does some, ``--list`` none.
 """
 
 from __future__ import annotations
@@ -12,12 +12,14 @@ import argparse
 import ast
 import importlib.util
 import os
+import queue
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,6 +59,8 @@ REFUSALS = (
 HOOKS = ("before", "reads", "make", "after")
 MOST_TESTS = 40
 """Tests that run at once of those that reach a guard."""
+AT_ONCE = 2
+"""Guards that are tried at once."""
 MOST_S = 900.0
 """Seconds after which tests without a guard are taken to fail."""
 
@@ -79,6 +83,8 @@ class Guarded:
         Its lines, from 1 on, the last included.
     inside
         Before which line a note can be made that it was reached.
+    codes
+        What a test that is about it names: the code of a refusal; of a hook, those of its class.
     gone
         What stands in its place without it.
     """
@@ -88,6 +94,7 @@ class Guarded:
     stop: int
     inside: int
     name: str
+    codes: tuple[str, ...]
     gone: str
 
     def __str__(self) -> str:
@@ -104,17 +111,24 @@ def guards_of(path: Path, text: str) -> Iterator[Guarded]:
     lines = text.splitlines(keepends=True)
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) and _called(node.exc) in REFUSALS:
-            codes = [one.value for one in node.exc.keywords if one.arg == "code"]
-            named = codes and isinstance(codes[0], ast.Constant)
-            name = str(codes[0].value) if named else _called(node.exc)  # type: ignore[attr-defined]
+            codes = _codes(node)
+            name = codes[0] if codes else _called(node.exc)
             stop = node.end_lineno or node.lineno
-            yield Guarded(path, node.lineno, stop, node.lineno, name, " " * node.col_offset + "pass\n")
+            yield Guarded(path, node.lineno, stop, node.lineno, name, codes, " " * node.col_offset + "pass\n")
         if isinstance(node, ast.ClassDef) and any(ast.unparse(base).endswith("Guard") for base in node.bases):
             for one in node.body:
                 if isinstance(one, ast.FunctionDef) and one.name in HOOKS and len(one.body) > 1:
                     at = one.lineno
                     gone = lines[at - 1].replace(f"def {one.name}(", f"def no_{one.name}(", 1)
-                    yield Guarded(path, at, at, one.body[1].lineno, f"{node.name}.{one.name}", gone)
+                    name = f"{node.name}.{one.name}"
+                    yield Guarded(path, at, at, one.body[1].lineno, name, _codes(node), gone)
+
+
+def _codes(node: ast.AST) -> tuple[str, ...]:
+    """Return the codes of the refusals in a piece of code."""
+    calls = [one for one in ast.walk(node) if isinstance(one, ast.Call) and _called(one) in REFUSALS]
+    said = [word.value for call in calls for word in call.keywords if word.arg == "code"]
+    return tuple(str(one.value) for one in said if isinstance(one, ast.Constant))
 
 
 def noting(text: str, guards: Sequence[Guarded]) -> str:
@@ -160,23 +174,26 @@ def all_guards() -> list[Guarded]:
     ]
 
 
+def naming() -> dict[str, str]:
+    """Return the text of each test function, by how pytest calls it."""
+    found = {}
+    for path in _test_files():
+        text = path.read_text(encoding="utf-8")
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+                first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
+                lines = text.splitlines()[first - 1 : node.end_lineno]
+                found[f"{path.relative_to(ROOT)}::{node.name}"] = "\n".join(lines)
+    return found
+
+
 def is_noticed(guard: Guarded, tests: Sequence[str], copy: Path) -> bool:
-    """Whether one of the tests that reach a guard fails without it."""
+    """Whether one of some tests fails without a guard."""
     whole = (ROOT / guard.path).read_text(encoding="utf-8")
-    about = guard.name.partition(".")[0]
-    # Tests that name it first, then the others.
-    near = [test for test in tests if about in (ROOT / test.partition("::")[0]).read_text(encoding="utf-8")]
-    far = [test for test in tests if test not in near]
-    # Where nothing can be written, on a full disk say, no note was made of a test that reaches it.
-    named = [
-        str(path) for path in _test_files() if f'code="{guard.name}"' in path.read_text(encoding="utf-8")
-    ]
     (copy / guard.path).write_text(guard.without(whole), encoding="utf-8")
     try:
         return any(
-            _fails(some[first : first + MOST_TESTS], copy)
-            for some in (near, far, named)
-            for first in range(0, len(some), MOST_TESTS)
+            _fails(tests[first : first + MOST_TESTS], copy) for first in range(0, len(tests), MOST_TESTS)
         )
     finally:
         (copy / guard.path).write_text(whole, encoding="utf-8")
@@ -231,18 +248,46 @@ def main() -> None:
     if chosen.list:
         print("\n".join(map(str, guards)))
         return
-    missed = 0
     with tempfile.TemporaryDirectory() as place:
-        copy = Path(place)
-        shutil.copytree(ROOT / "src", copy / "src", ignore=shutil.ignore_patterns("__pycache__"))
-        tests = reached(guards, copy)
-        for one in guards:
+        copies = [Path(place) / str(one) for one in range(AT_ONCE)]
+        for copy in copies:
+            shutil.copytree(ROOT / "src", copy / "src", ignore=shutil.ignore_patterns("__pycache__"))
+        texts = naming()
+        named = {
+            str(one): [test for test, text in texts.items() if any(f'"{code}"' in text for code in one.codes)]
+            for one in guards
+        }
+        left = _not_noticed(guards, named, copies)
+        tests = reached(left, copies[0]) if left else {}
+        rest = {name: [one for one in some if one not in named[name]] for name, some in tests.items()}
+        left = _not_noticed(left, rest, copies)
+    for one in left:
+        print(f"{one} {'NOT NOTICED' if tests[str(one)] else 'NOT REACHED'}")
+    print(f"{len(guards)} guards, {len(left)} that no test misses")
+    sys.exit(bool(left))
+
+
+def _not_noticed(
+    guards: Sequence[Guarded], tests: Mapping[str, Sequence[str]], copies: Sequence[Path]
+) -> list[Guarded]:
+    """Return the guards that none of their tests misses, trying one in each copy at a time."""
+    free: queue.SimpleQueue[Path] = queue.SimpleQueue()
+    for copy in copies:
+        free.put(copy)
+
+    def tried(one: Guarded) -> bool:
+        copy = free.get()
+        try:
             noticed = is_noticed(one, tests[str(one)], copy)
-            how = "noticed" if noticed else "NOT NOTICED" if tests[str(one)] else "NOT REACHED"
-            print(f"{one} {how} ({len(tests[str(one)])} tests reach it)", flush=True)
-            missed += not noticed
-    print(f"{len(guards)} guards, {missed} that no test misses")
-    sys.exit(bool(missed))
+        finally:
+            free.put(copy)
+        print(
+            f"{one} {'noticed' if noticed else 'not yet noticed'} ({len(tests[str(one)])} tests)", flush=True
+        )
+        return noticed
+
+    with ThreadPoolExecutor(len(copies)) as pool:
+        return [one for one, noticed in zip(guards, pool.map(tried, guards), strict=True) if not noticed]
 
 
 if __name__ == "__main__":

@@ -89,7 +89,7 @@ CASES = [
     ("oneshot", {"prepare.made_up": {"x1": "lines", "x2": "repeats"}}, "carried", {}),
     ("fdbnl", {**QUICK, **ALGEBRA}, "gains", {"goal": "compare", "compare": {"against": ["oneshot"]}}),
     ("oneshot", {"prepare": {"detrend": 2, "period": 12, "gains": "site"}}, "trend", {}),
-    ("oneshot", {}, "plain", {"goal": "confidence", "confidence": {"replicates": 4, "block_length": 7}}),
+    ("oneshot", {}, "plain", {"goal": "confidence", "confidence": {"replicates": 4}}),
     *(("changing", {}, kind, {}) for kind in ("gains", "empty")),
     ("changing", {"blocks": 16, "prepare": dict(AS_THEY_ARE)}, "plain", {}),
     ("mixed", {"kinds": {"x1": "binary", "x2": "count", "x3": {"categorical": 3}}}, "kinds and empty", {}),
@@ -156,21 +156,21 @@ def test_no_question_of_an_honest_study_is_refused(tmp_path, method, parameters,
     )
     asked = set()
     run_study(sites.coordinator(study, "run", tell=lambda event: asked.add(event.task)), study)
-    assert not any(sites.refusals(name, "run") for name in sites.names)
+    assert {name: sites.refusals(name, "run") for name in sites.names} == dict.fromkeys(sites.names, [])
     assert asked - {"", "hello", "finish"} <= {*tasks_in(plan_of(study))}
     assert scope_of(study, 10).variables == sites.variables
 
 
 @pytest.mark.parametrize("is_listed", [True, False])
-def test_masked_sites_answer_resamples_if_their_policies_list_them(tmp_path, is_listed):
+def test_masked_sites_answer_parts_if_their_policies_list_them(tmp_path, is_listed):
     rng = np.random.default_rng(0)
-    data = {f"s{i}": [recording("trend", i, rng) for _ in range(2)] for i in range(4)}
+    data = {f"s{i}": [recording("trend", i, rng) for _ in range(3)] for i in range(4)}
     listed = [task for task in USUAL_TASKS if is_listed or task != "gram.parts"]
     sites = Consortium(tmp_path, data, f"{RULE}tasks = {json.dumps(listed)}\n")
     study = sites.study("oneshot", {}, attendance={"when_missing": "abort"})
     result, refused = run_all(sites, study)
     found = {one["code"]: one for one in result["findings"]}
-    assert ("probabilities-not-resampled" in found) is not is_listed
+    assert ("parts-not-known" in found) is not is_listed
     assert bool(refused) is not is_listed
 
 

@@ -13,7 +13,6 @@ from feddbn.data import read_sites
 from feddbn.errors import ProtocolError, UnitsWarning
 from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.task import run_program
-from feddbn.federation.sums.gram import bootstrap_program
 from feddbn.runtime.simulated.in_process import InProcessFederation
 from feddbn.runtime.simulated.secure import secure_federation
 from support.saying import refused
@@ -66,24 +65,6 @@ def test_masks_do_not_change_the_network(name):
     np.testing.assert_array_equal(W != 0, plain.W_ != 0)
     np.testing.assert_allclose(W, plain.W_, atol=1e-7)
     np.testing.assert_allclose(A, plain.A_, atol=1e-7)
-
-
-def resampled(make, resampling="bootstrap"):
-    federation = make({name: Site(name, data) for name, data in read_sites(MADE.sites).items()})
-    program = bootstrap_program(
-        tuple(f"x{i}" for i in range(5)), 1, 30, resampling=resampling, block_length=5, seed=4
-    )
-    return run_program(program, federation)
-
-
-@pytest.mark.parametrize("resampling", ["bootstrap", "stability"])
-def test_masks_do_not_change_resampled_moments(resampling):
-    plain, masked = (resampled(make, resampling) for make in (InProcessFederation, secure_federation))
-    for left, right in zip([plain.full, *plain.replicates], [masked.full, *masked.replicates], strict=True):
-        assert left.n == right.n
-        np.testing.assert_allclose(right.mean, left.mean, rtol=1e-9, atol=1e-12)
-        np.testing.assert_allclose(right.scatter, left.scatter, rtol=1e-9, atol=1e-9)
-    assert any(not np.allclose(plain.full.scatter, other.scatter) for other in plain.replicates)
 
 
 def test_masks_do_not_change_edge_confidence():

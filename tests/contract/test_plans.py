@@ -148,7 +148,6 @@ def test_no_study_asks_more_than_its_plan(drawn, seed):
         ("oneshot", {"n_lags": 2, "prepare": dict(AS_THEY_ARE)}),
         ("oneshot", {"prepare.detrend": 1, "prepare.gains": "none"}),
         ("oneshot", {"features": "quadratic"}),
-        ("oneshot", {}),
         ("summary", {"n_lags": 0}),
         ("latent", {}),
         ("continuous", {}),

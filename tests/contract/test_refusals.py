@@ -135,7 +135,6 @@ DOORS: dict[str, list[tuple[Callable[[], Any], str]]] = {
     "confidence and selection": [
         (lambda: feddbn.confidence(OneShotDBN, made().sites), "OneShotDBN()"),
         (lambda: feddbn.confidence(OneShotDBN(), made().sites, level=90), "level=90"),
-        (lambda: feddbn.confidence(Dynotears(), made().sites, method="stability", block_length=50), "block"),
         (lambda: feddbn.confidence(OneShotDBN("auto"), made().sites), "n_lags='auto'"),
         (lambda: feddbn.confidence(FDBNL(schedule="paper"), made().sites), "FDBNL"),
         (lambda: feddbn.confidence(Dynotears(), made().sites, federation=answering()), "federation"),

@@ -41,7 +41,7 @@ def print_result(result: Result, show_all: bool = False) -> None:
     """Print what was learned: size, how the fit ended, the strongest edges, and what to know."""
     import numpy as np
 
-    from feddbn.results.calibration import ABSTAINED
+    from feddbn.results.abstention import ABSTAINED
     from feddbn.results.changes import stored_changes
     from feddbn.results.remarks import ALONE, DISCOVERIES
 

@@ -145,7 +145,7 @@ def plot(
 ) -> None:
     """Draw a result: the graph, the weights, convergence, differences between sites, responses to a shock."""
     from feddbn.analysis.truth import read_network
-    from feddbn.results.calibration import ABSTAINED
+    from feddbn.results.abstention import ABSTAINED
     from feddbn.results.result import Result
 
     loaded = Result.load(result)

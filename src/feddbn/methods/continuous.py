@@ -27,7 +27,7 @@ from feddbn.model.dbn import DBN
 from feddbn.model.forecast import Forecast
 from feddbn.model.network import Rows
 from feddbn.model.rates import Effect, RateNetwork
-from feddbn.results.calibration import ABSTAINED
+from feddbn.results.abstention import ABSTAINED
 from feddbn.settings import MethodSettings, nothing, number, setting, takes, text, whole
 from feddbn.words import say
 

@@ -12,6 +12,7 @@ import pandas as pd
 from feddbn.core.arrays import FloatArray
 from feddbn.core.constraints import Edge
 from feddbn.core.designs.features import callable_map, feature_map, register_feature_map
+from feddbn.core.designs.parts import least_rows
 from feddbn.core.orders.learn import (
     OrderLearner,
     UnitsCheck,
@@ -25,7 +26,7 @@ from feddbn.core.statistics.diagnostics import outputs_of, slow_findings
 from feddbn.core.statistics.moments import Moments
 from feddbn.core.threads import one_thread
 from feddbn.data import SiteData
-from feddbn.data.checks import ROWS_PER_COLUMN, rows_level
+from feddbn.data.checks import ROWS_PER_COLUMN, rows_doubt, rows_level
 from feddbn.errors import Given, ParameterError, ResultWarning, UnitsWarning
 from feddbn.federation.programs.alone import Alone, alone_program, is_compared
 from feddbn.federation.programs.curved import (
@@ -61,7 +62,7 @@ from feddbn.findings import Finding, Findings
 from feddbn.methods.updating import UpdatedEstimator
 from feddbn.model.curves import Curve, Product
 from feddbn.model.dbn import DBN
-from feddbn.results.calibration import abstention, contradictions
+from feddbn.results.abstention import abstention, contradictions
 from feddbn.results.edge_table import (
     learned_network,
     learned_table,
@@ -408,11 +409,17 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
         return with_discoveries(outcome, report, limits, fdr)
 
     def _replicated(self, fit: Fit, federation: Federation) -> ServerProgram[Fit]:
-        """Ask for parts of the rows, if sites answer that."""
-        tasks, names = federation.answered_tasks, self._variables
-        if len(names) > MANY_NODES or (tasks is not None and "gram.parts" not in tasks):
-            reason = "many" if len(names) > MANY_NODES else "noise"
-            return replace(fit[0], without_parts=reason), *fit[1:]
+        """Ask for parts of the rows, if sites answer that and have enough rows."""
+        tasks, names, outcome = federation.answered_tasks, self._variables, fit[0]
+        assert outcome.asked is not None
+        reason = "many" if len(names) > MANY_NODES else ""
+        if tasks is not None and "gram.parts" not in tasks:
+            reason = "refused"
+        n = outcome.asked.n_rows or outcome.moments.n
+        if n < least_rows(outcome.moments.q) * len(federation.sites):
+            reason = "few"
+        if reason:
+            return replace(outcome, without_parts=reason), *fit[1:]
         options = replace(self._settings.options, prepare=self._rows_on(federation))
         return (yield from replicated_program(names, self._constraints(), options, fit, self._rng))
 
@@ -482,6 +489,10 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
             outcome = replicated((outcome, report, curved), self._settings.options.learn, limits, self._rng)
             learned = outcome.learned
         learned = with_shapes(learned, outcome.dispersion)
+        assert learned.shares is not None
+        # Of hardly any rows the price of an edge is too low.
+        certain = 1.0 - rows_doubt(outcome.moments.n, outcome.moments.q) / 2
+        learned = replace(learned, shares=learned.shares.weaker(certain))
         # Where all noises have one variance, none is that of a formula.
         is_free = learned.noise.kind != "equal"
         # Where sites were brought to one scale, formulas hold in the units of the data.

@@ -45,7 +45,7 @@ from feddbn.report.matrix_plots import (
 from feddbn.report.rate_plots import FIT, plot_fit, plot_horizons
 from feddbn.report.record import EDGE_COLUMNS, ReportRecord, read_record
 from feddbn.report.verdicts import treatment, verdicts
-from feddbn.results.calibration import ABSTAINED
+from feddbn.results.abstention import ABSTAINED
 from feddbn.results.changes import stored_changes
 from feddbn.shown import with_code
 from feddbn.words import Audience, card, counted, full_sentence, say, setting

@@ -25,7 +25,7 @@ from feddbn.model.export import unguarded
 from feddbn.model.graph import parts_of, plain_parts
 from feddbn.model.rates import RateNetwork
 from feddbn.report.graph_layout import time_series_edges
-from feddbn.results.calibration import ABSTAINED
+from feddbn.results.abstention import ABSTAINED
 from feddbn.results.result import FORMAT, VERSION, Result, read_json, rows_in_sums
 
 __all__ = ["EDGE_COLUMNS", "ReportRecord", "read_edges", "read_record"]

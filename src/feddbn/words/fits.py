@@ -178,9 +178,9 @@ def _treated_as_before(it: Said) -> str:
 
 
 _WITHOUT_PARTS = {
+    "few": "sites have few rows",
     "many": "there are many variables",
-    "noise": "the sums carry noise for differential privacy",
-    "refused": "a site does not answer the task 'gram.parts'",
+    "refused": "sites do not answer the task 'gram.parts'",
     "sums": "the network was learned from stored sums",
 }
 

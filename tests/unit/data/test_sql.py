@@ -191,6 +191,7 @@ def test_a_query_goes_to_another_process(database):
     assert table.columns() == pickle.loads(pickle.dumps(table)).columns()
 
 
+@pytest.mark.filterwarnings("ignore:these data do not show")
 @pytest.mark.parametrize("lazy", ["query", "relation", "polars"])
 def test_a_fit_of_a_stream_is_that_of_its_rows(database, tmp_path, lazy):
     frame = rows().drop(columns=["hour"])

@@ -19,6 +19,11 @@ N_PARTS = 4
 _RECORDINGS_OF_A_PART = 2
 
 
+def least_rows(columns: int) -> int:
+    """Rows of a site below which parts are not asked for: each has more than a usual policy asks for so many columns."""
+    return N_PARTS * max(80, 6 * columns)
+
+
 @dataclass(frozen=True)
 class DealtSite(SiteView):
     """A site whose rows have the number of their part for a label.

@@ -1,7 +1,7 @@
 """How many of the networks that resamples of the rows lead to have an edge: what would come again.
 
-A link within a time step is in a network whichever way it is drawn there. Its direction is told only where most networks that
-have the link direct it by more than the order in which it was found: a time, a v-structure and what follows from it (Verma
+A link within a time step is in a network whichever way it is drawn there. Its direction is told only where most networks
+direct it by more than the order in which it was found: a time, a v-structure and what follows from it (Verma
 and Pearl 1990; Meek 1995), a limit, or a curve. Where they do not, each direction has half of the link.
 """
 
@@ -49,8 +49,8 @@ class Shares:
 
     @property
     def told(self) -> BoolArray:
-        """(d, d) which directions most networks with the link settle."""
-        return np.asarray((self.settled > self.links / 2) & (self.links > 0))
+        """(d, d) which directions most networks settle."""
+        return self.settled > 0.5
 
     @property
     def probability(self) -> FloatArray:
@@ -71,6 +71,10 @@ class Shares:
         settled, link = self.settled.copy(), self.links[source, target]
         settled[source, target], settled[target, source] = link * share, link * (1.0 - share)
         return replace(self, settled=settled)
+
+    def weaker(self, factor: float) -> Shares:
+        """The same with every share times this: what speaks against all edges."""
+        return replace(self, edges=self.edges * factor, settled=self.settled * factor)
 
     def without(self, links: BoolArray, lagged: BoolArray) -> Shares:
         """The same without some links, (d, d) symmetric, and lagged edges, (p d, d)."""

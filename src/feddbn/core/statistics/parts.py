@@ -70,4 +70,6 @@ def redrawn(moments: Moments, rng: np.random.Generator) -> Moments:
     else:
         A = rng.standard_normal((q, n - 1))
     L = (half @ A) * root[:, None] / np.sqrt(n - 1)
+    # What has one value keeps it.
+    L[np.diag(moments.scatter) <= 0] = 0.0
     return Moments(moments.n, moments.mean, L @ L.T)
