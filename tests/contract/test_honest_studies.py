@@ -156,7 +156,7 @@ def test_no_question_of_an_honest_study_is_refused(tmp_path, method, parameters,
     )
     asked = set()
     run_study(sites.coordinator(study, "run", tell=lambda event: asked.add(event.task)), study)
-    assert {name: sites.refusals(name, "run") for name in sites.names} == dict.fromkeys(sites.names, [])
+    assert {name: sites.refusals(name, "run") for name in sites.names} == {name: [] for name in sites.names}
     assert asked - {"", "hello", "finish"} <= {*tasks_in(plan_of(study))}
     assert scope_of(study, 10).variables == sites.variables
 

@@ -12,7 +12,6 @@ from feddbn.analysis.confidence import confidence
 from feddbn.data import read_sites
 from feddbn.errors import ProtocolError, UnitsWarning
 from feddbn.federation.protocol.site import Site
-from feddbn.federation.protocol.task import run_program
 from feddbn.runtime.simulated.in_process import InProcessFederation
 from feddbn.runtime.simulated.secure import secure_federation
 from support.saying import refused

@@ -86,9 +86,9 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "n_readings"), [({}, 4), ({"prepare": AS_THEY_ARE, "check_residuals": False}, 2)]
+    ("arguments", "n_readings"), [({}, 7), ({"prepare": AS_THEY_ARE, "check_residuals": False}, 4)]
 )
-def test_every_file_is_read_four_times_by_default_and_twice_as_it_is(
+def test_every_file_is_read_seven_times_by_default_and_four_times_as_it_is(
     tmp_path: Path, opened: dict[str, int], arguments: dict[str, Any], n_readings: int
 ) -> None:
     site = ParquetSite(_write(tmp_path, 3), batch_rows=1000)

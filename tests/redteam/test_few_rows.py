@@ -1,5 +1,5 @@
 """Sums that a server would subtract from one another differ by enough rows, or by none: studies over other variables, lags
-or limits, models of rows, resamples of few recordings.
+or limits, models of rows.
 """
 
 import numpy as np
@@ -7,7 +7,6 @@ import pytest
 
 pytest.importorskip("cryptography")
 from feddbn.errors import SiteRefused
-from feddbn.federation.guards.disclosure import most_resamples
 from feddbn.federation.guards.dominance import DominanceGuard
 from feddbn.federation.guards.row_set_guard import RowSetGuard
 from feddbn.federation.sums.gram import GramQuestion
@@ -196,28 +195,3 @@ def test_sites_are_compared_with_one_pair_of_sums_only(tmp_path):
     # Sums with and without those who stay out would show these.
     liar.sum(moments(sites, abstain=True))
     liar.refused(moments(sites), "changed-in-run", "abstain")
-
-
-@pytest.mark.parametrize("n_sites", [1, 3])
-@pytest.mark.parametrize("least", [1, 10, 40, 100])
-def test_what_is_left_of_a_combination_holds_enough_rows(least, n_sites):
-    """Units are made to vanish, the largest first, as long as a combination of the equations can do it."""
-    rng = np.random.default_rng(least)
-    sizes = rng.integers(1, 40, size=12)
-    most = most_resamples(sizes, least, n_sites)
-    weights = np.hstack([rng.multinomial(12, np.full(12, 1 / 12), size=most - 1) for _ in range(n_sites)])
-    weights = np.vstack([np.ones(12 * n_sites), weights])
-    rows = np.tile(sizes, n_sites)
-    for order in (np.argsort(rows)[::-1], *(rng.permutation(12 * n_sites) for _ in range(20))):
-        space = np.eye(len(weights))
-        for unit in order:
-            column = space @ weights[:, unit]
-            smaller = np.linalg.svd(column[None, :])[2][1:] @ space
-            if np.abs(smaller @ weights).max(initial=0.0) > 1e-6:
-                space = smaller
-        assert rows[np.abs(space @ weights).max(axis=0) > 1e-6].sum() >= least
-
-
-def test_a_site_without_enough_rows_answers_none():
-    assert most_resamples(np.array([3, 4]), 10, 3) == 0
-    assert most_resamples(np.array([]), 10, 3) == 0

@@ -95,12 +95,11 @@ def test_a_running_federation_gives_the_same_table_as_the_data() -> None:
     pd.testing.assert_frame_equal(ours, expected)
 
 
-@pytest.mark.parametrize("method", ["bootstrap", "stability"])
-def test_edges_at_high_probability_are_right_and_intervals_contain_the_true_weights(method: str) -> None:
+def test_edges_at_high_probability_are_right_and_intervals_contain_the_true_weights() -> None:
     right = reported = inside = present = 0
     for seed in range(8):
         truth, sites = federation_data(seed)
-        table = confidence(LeastSquaresVAR(), sites, n_replicates=60, method=method, random_state=seed)
+        table = confidence(LeastSquaresVAR(), sites, n_replicates=60, random_state=seed)
         true = truth.edges().set_index(["source", "target", "lag"])["weight"]
         sure = table[table["probability"] >= 0.9].set_index(["source", "target", "lag"])
         is_true = sure.index.isin(true.index)
@@ -116,7 +115,7 @@ def test_edges_at_high_probability_are_right_and_intervals_contain_the_true_weig
 def test_advice_about_units_is_given_once_not_in_every_replicate() -> None:
     sites = feddbn.simulate(d=5, n_lags=1, n_sites=4, n_samples=400, random_state=0).sites
     with pytest.warns(UnitsWarning) as caught:
-        confidence(feddbn.OneShotDBN(), sites, n_replicates=5, block_length=5)
+        confidence(feddbn.OneShotDBN(), sites, n_replicates=5)
     assert sum(one.category is UnitsWarning for one in caught) == 1
 
 
@@ -302,7 +301,7 @@ def test_what_cannot_be_resampled_is_refused_before_a_row_is_read():
 
 
 def test_resamples_of_recordings_with_levels_have_back_what_these_took_along():
-    """The data themselves, replicate -1, have the moments that a fit learns from."""
+    """All rows have the moments that a fit learns from."""
     rng = np.random.default_rng(2)
     sites = {f"s{k}": [] for k in range(4)}
     for r in range(60):
@@ -313,13 +312,13 @@ def test_resamples_of_recordings_with_levels_have_back_what_these_took_along():
     federation = federation_of(read_sites(sites))
     rows = _rows_to_resample(OneShotDBN(features="linear"), federation, 1)
     assert rows.treatment.center == "recording"
-    program = rows.program(federation.variables, 1, 3)
-    summed = run_program(program, federation)
-    found = rows.worth(summed, 2)
+    parts = run_program(rows.program(federation.variables, 1), federation)
+    found = rows.drawn(parts, 3, np.random.default_rng(0), 2)
     np.testing.assert_allclose(found.full.scatter, rows.asked.moments.scatter, rtol=1e-6)
-    assert summed.full.scatter[0, 0] < 0.97 * found.full.scatter[0, 0]
-    for before, after in zip(summed.replicates, found.replicates, strict=True):
-        assert before.scatter[0, 2] / before.scatter[0, 0] < after.scatter[0, 2] / after.scatter[0, 0]
+    before = parts.whole.scatter
+    assert before[0, 0] < 0.97 * found.full.scatter[0, 0]
+    for after in found.replicates:
+        assert before[0, 2] / before[0, 0] < after.scatter[0, 2] / after.scatter[0, 0]
 
 
 def test_fdbnl_is_resampled_as_dynotears_which_is_the_same_fit():

@@ -231,7 +231,7 @@ def test_edges_carry_standardised_weights_and_open_directions():
     assert data["has_open"]
     assert not data["has_presence"]
     # sd of a is 2, of b sqrt(9 * 4 + 28) = 8.
-    assert data["networks"][0]["edges"] == [[0, 1, 0, 3.0, None, None, None, None, 0.75, 0, *[None] * 6]]
+    assert data["networks"][0]["edges"] == [[0, 1, 0, 3.0, None, None, None, None, 0.75, 0, *[None] * 5]]
     assert data["networks"][0]["effects"]["0"][0][:3] == [1, 0.75, 0]
     edge = {"source": "a", "target": "b", "lag": 0, "weight": 3.0, "presence": 1.0, "direction": 0.25}
     edge["q_value"] = 0.02
@@ -241,7 +241,7 @@ def test_edges_carry_standardised_weights_and_open_directions():
     assert data["has_presence"]
     assert data["has_q"]
     assert data["networks"][0]["edges"] == [
-        [0, 1, 0, 3.0, None, None, None, None, 0.75, 0, 1.0, 0.25, None, None, None, 0.02]
+        [0, 1, 0, 3.0, None, None, None, None, 0.75, 0, 1.0, 0.25, None, None, 0.02]
     ]
     values, low, high = data["networks"][0]["effects"]["0"][0][3:]
     assert low[0] < values[0] < high[0]
@@ -254,7 +254,7 @@ def test_a_network_with_curves_has_a_section_of_them(tmp_path):
     assert 'id="verdict-stable" class="verdict good"' in page
     data = embedded(page)
     assert not data["is_linear"]
-    shapes = {(*row[:3],): (row[16], row[17]) for row in data["networks"][0]["edges"]}
+    shapes = {(*row[:3],): (row[15], row[16]) for row in data["networks"][0]["edges"]}
     assert shapes == {
         (0, 1, 0): ("curved", 1),
         (2, 0, 1): ("curved", 1),
@@ -268,7 +268,7 @@ def test_a_network_with_curves_has_a_section_of_them(tmp_path):
     assert responses[1][0] == pytest.approx(float(by_hand), rel=1e-3)
     linear = render_report({"dbn": stored(random_dbn(4))})
     assert '<section id="curves"' not in linear
-    assert all(len(row) == 16 for row in embedded(linear)["networks"][0]["edges"])
+    assert all(len(row) == 15 for row in embedded(linear)["networks"][0]["edges"])
 
 
 @pytest.mark.usefixtures("undrawn")

@@ -5,6 +5,7 @@ import pytest
 
 from feddbn import AS_THEY_ARE
 from feddbn.core.designs.cells import CELL_MAPS
+from feddbn.core.designs.parts import N_PARTS
 from feddbn.core.statistics.moments import sums_length
 from feddbn.errors import SiteRefused
 from feddbn.federation.guards.study_plan import (
@@ -19,7 +20,6 @@ from feddbn.federation.guards.study_plan import (
 from feddbn.federation.protocol.site import PLAIN as IN_THE_CLEAR
 from feddbn.federation.protocol.study import Study
 from feddbn.federation.protocol.task import Task, of_task
-from feddbn.federation.sums.gram import FLOATS_PER_TASK
 from feddbn.federation.sums.in_view import LEAST, CountsQuestion
 from feddbn.federation.sums.survey import SurveyQuestion
 from feddbn.methods.selection import AUTO_GRIDS
@@ -40,14 +40,14 @@ def study(method="oneshot", parameters=None, **more):
 @pytest.mark.parametrize(
     ("method", "parameters", "more", "tasks"),
     [
-        ("oneshot", {}, {}, "survey.first+gram.pairs+gram.rows+residuals.checks"),
-        ("oneshot", {**PLAIN, "check_residuals": False}, {}, "gram.rows"),
-        ("oneshot", {**PLAIN, "use_nongaussian": "auto"}, {}, "gram.rows+residuals.checks+residuals.shapes"),
+        ("oneshot", {}, {}, "survey.first+gram.pairs+gram.rows+residuals.checks+loss.alone+gram.parts"),
+        ("oneshot", {**PLAIN, "check_residuals": False}, {}, "gram.rows+gram.parts"),
+        ("oneshot", {**PLAIN, "use_nongaussian": "auto"}, {}, "gram.rows+residuals.checks+residuals.shapes+loss.alone+gram.parts"),
         (
             "oneshot",
             {"features": "spline"},
             {},
-            "survey.first+gram.pairs+gram.rows+gram.functions+residuals.functions",
+            "survey.first+gram.pairs+gram.rows+gram.functions+residuals.functions+gram.parts",
         ),
         ("oneshot", {}, {"privacy": {"epsilon": 1.0}}, "gram.rows+counts.norms"),
         ("oneshot", {}, {"privacy": {"epsilon": 1.0, "clip": 2.0}}, "gram.rows"),
@@ -77,7 +77,7 @@ def study(method="oneshot", parameters=None, **more):
             "fdbnl",
             {**PLAIN, "prepare.on_disagreement": "warn"},
             FOUR,
-            "survey.first+agree+gram.rows+residuals.checks",
+            "survey.first+agree+gram.rows+residuals.checks+loss.alone",
         ),
         ("fdbnl", {**PLAIN, "n_lags": "auto"}, {}, "gram.rows+loss.rows+loss.sums"),
         (
@@ -177,12 +177,11 @@ def test_columns_are_lines_curves_and_products(parameters, columns):
     assert of_task(planned, "gram.functions") == (1, sums_length(columns))
 
 
-@pytest.mark.parametrize("replicates", [4, 5000])
-def test_resamples_are_counted_as_they_are_asked_for(replicates):
-    given = {"goal": "confidence", "confidence": {"replicates": replicates}, "variables": NAMES}
-    times, numbers = of_task(plan_of(study(parameters={"features": "spline"}, **given)), "gram.parts")
-    at_once = min(FLOATS_PER_TASK // sums_length(140), replicates + 1)
-    assert (times, numbers) == (-(-(replicates + 1) // at_once), at_once * sums_length(140))
+def test_parts_are_counted_whatever_the_number_of_resamples():
+    for replicates in (4, 5000):
+        given = {"goal": "confidence", "confidence": {"replicates": replicates}, "variables": NAMES}
+        planned = plan_of(study(parameters={"features": "spline"}, **given))
+        assert of_task(planned, "gram.parts") == (1, N_PARTS * sums_length(140))
 
 
 def test_what_is_asked_twice_is_no_other_and_what_is_not_planned_is_refused():

@@ -84,13 +84,13 @@ RUNS = [
 
 @pytest.fixture(scope="module")
 def wards(tmp_path_factory):
-    """Sites with 200 rows of three variables each, some cells empty, whose policy allows what is asked for."""
+    """Sites with 400 rows of three variables each, some cells empty, whose policy allows what is asked for."""
     made = Consortium(
         tmp_path_factory.mktemp("wards"), policy="approve_by_rule = true\nrequire_masking = false\n"
     )
     rng = np.random.default_rng(900)
     for name in NAMES:
-        x = rng.normal(size=(200, 3))
+        x = rng.normal(size=(400, 3))
         x[1:, 1:] += 0.6 * x[:-1, :-1]
         x[rng.random(x.shape) < 0.02] = np.nan
         frame = pd.DataFrame(x, columns=["u", "v", "w"])

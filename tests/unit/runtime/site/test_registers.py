@@ -14,7 +14,7 @@ from feddbn.federation.protocol.messages import SiteRecord
 from feddbn.federation.protocol.study import StudyResult
 from feddbn.privacy.keys import Identity
 from feddbn.privacy.register import Entry, Register
-from feddbn.runtime.site.registers import FileResampleBook, FileRowBook, FileShelf, data_version
+from feddbn.runtime.site.registers import FileRowBook, FileShelf, data_version
 from feddbn.runtime.store import STORE, FileStore, prune_runs
 from support.faults import looked_before
 from support.saying import refused
@@ -132,14 +132,3 @@ def test_rows_are_remembered_over_versions_of_the_data(tmp_path):
     # Digests are of the site's key.
     other = FileRowBook(tmp_path / "other", site_of(("a", x)))
     assert not np.isin(other.table().digests, old.digests).any()
-
-
-def test_resamples_are_counted_by_kind_over_versions_of_the_data(tmp_path):
-    data = site_of(("a", np.ones((3, 2))))
-    book = FileResampleBook(tmp_path / "r", data)
-    for kind, stop in (("one", 5), ("one", 3), ("two", 2)):
-        book.add(kind, stop)
-    assert FileResampleBook(tmp_path / "r", data).answered() == {"one": 5, "two": 2}
-    later = FileResampleBook(tmp_path / "r", site_of(("a", np.zeros((3, 2))))).answered()
-    assert sorted(later.values()) == [2, 5]
-    assert not {"one", "two"} & set(later)
