@@ -160,7 +160,7 @@ def test_slow_levels_are_ranked_at_least_as_well_as_by_signed_weights_and_with_a
     for seed in range(300, 306):
         levels, truth = river_levels(10, 3000, shared=shared, rng=np.random.default_rng(seed))
         names = [f"g{k}" for k in range(10)]
-        model = OneShotDBN(check_residuals=False, resamples=0).fit({"a": pd.DataFrame(levels, columns=names)})
+        model = OneShotDBN(check_residuals=False).fit({"a": pd.DataFrame(levels, columns=names)})
         assert only(model.findings_, "slow-levels").about
         ours.append(ranking_scores(truth, pair_ranking(model.edge_probabilities_, names)))
         rows = lagged((levels - levels.mean(axis=0)) / levels.std(axis=0))

@@ -181,7 +181,7 @@ _ROWS = (
         assumes="additive effects, straight or curved; one network for all sites; comparable units, unless "
         '`noise_variance="free"`',
         reveals="the survey; second moments of each row with its lags, skewness and kurtosis; products of residuals; "
-        "second moments of 12 resamples of its rows; if effects are curved, products of spline terms; "
+        "second moments of four parts of its rows; if effects are curved, products of spline terms; "
         + _ALONE,
         rounds="6; more if cells are empty, sites differ in scale, noise is autocorrelated or not Gaussian, or "
         "effects are curved",

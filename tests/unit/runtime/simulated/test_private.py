@@ -76,6 +76,7 @@ def test_asking_for_more_than_moments_on_purpose_is_refused_by_the_sites():
         OneShotDBN(noise_variance="free", use_nongaussian=True, federation=private).fit(None)
 
 
+@pytest.mark.filterwarnings("ignore:these data do not show")
 def test_with_little_budget_the_network_becomes_sparse_not_wrong():
     fdr, tpr = [], []
     for seed in range(2):
