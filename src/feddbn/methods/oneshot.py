@@ -513,7 +513,7 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
                 # What joins now was not weighed against hidden causes, and could be one.
                 joined = learned.support & ~before
                 report = replace(report, doubts=replace(doubts, in_doubt=doubts.in_doubt | joined))
-            if curved is not None and (before != learned.support).any():
+            if curved is not None:
                 curved = replace(curved, network=curves_of(learned, curved.told))
         is_scaled, shapes = self._rows.scale == "federated", {}
         if curved is None:

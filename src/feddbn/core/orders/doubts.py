@@ -3,8 +3,8 @@
 Where residuals are curved and no network of curves is clearly better, lines stay, and make up for what they cannot say by
 edges between causes, or effects, of the same variables. So each edge is held against more than lines:
 
-beside curves    the partial correlation of its ends given the other causes of both, as lines and curves. Where it is worth
-                 less than log n, the edge is in doubt.
+beside curves    what one end tells of the other, as a line or as a curve, given the other causes of both as lines, curves and
+                 products. Where it does not pay for itself (BIC), the edge is in doubt.
 shadows          ends that go along with each other neither plainly nor given all that came before do so only because a common
                  effect is in the model: such a link is in doubt, too.
 """
@@ -22,7 +22,7 @@ _RIDGE = 1e-6
 
 
 def doubtful_edges_of(support: BoolArray, curved: Moments, groups: Groups) -> tuple[BoolArray, BoolArray]:
-    """(d, d) links, symmetric, and (p d, d) delayed edges of a network of lines that are in doubt.
+    """(d, d) links, symmetric, and (p d, d) delayed edges of a network that are in doubt.
 
     Parameters
     ----------
@@ -36,12 +36,18 @@ def doubtful_edges_of(support: BoolArray, curved: Moments, groups: Groups) -> tu
     q, d = support.shape
     R, n = correlations(curved.scatter)[0], curved.n
     links, lagged = np.zeros((d, d), dtype=bool), np.zeros((q - d, d), dtype=bool)
+    assert groups.edges is not None
+    products = [(set(groups.edges[t]), groups.columns[t]) for t in range(2 * q, len(groups.columns))]
     shadows = _shadows(R[:q, :q], n, d)
     for m, j in np.argwhere(support).tolist():
         ends = (m, j)
         others = {int(k) for end in ends if end < d for k in np.flatnonzero(support[:, end])} - {*ends}
         columns = [c for k in sorted(others) for t in (k, q + k) for c in groups.columns[t]]
-        is_weak = -n * np.log1p(-(_partial(R, m, j, columns) ** 2)) < np.log(n)
+        columns += [c for causes, place in products if causes <= others for c in place]
+        is_weak = _gain(R, n, j, [m], columns) < 0.0
+        for end, source in ((j, m), (m, j)):
+            block = [*groups.columns[source], *groups.columns[q + source]]
+            is_weak &= end >= d or _gain(R, n, end, block, columns) < 0.0
         if m >= d:
             lagged[m - d, j] = is_weak
         elif is_weak or shadows[m, j]:
@@ -49,15 +55,16 @@ def doubtful_edges_of(support: BoolArray, curved: Moments, groups: Groups) -> tu
     return links, lagged
 
 
-def _partial(R: FloatArray, i: int, j: int, given: list[int]) -> float:
-    """The partial correlation of two columns given others."""
-    ends = [i, j]
-    left = R[np.ix_(ends, ends)]
+def _gain(R: FloatArray, n: float, end: int, columns: list[int], given: list[int]) -> float:
+    """By how much columns pay for themselves in the regression of an end on them and others, by BIC."""
+    both = [end, *columns]
+    left = R[np.ix_(both, both)]
     if given:
         M = R[np.ix_(given, given)] + _RIDGE * np.eye(len(given))
-        left = left - R[np.ix_(ends, given)] @ np.linalg.solve(M, R[np.ix_(given, ends)])
-    found = left[0, 1] / np.sqrt(max(left[0, 0] * left[1, 1], 1e-300))
-    return float(np.clip(found, -1 + 1e-12, 1 - 1e-12))
+        left = left - R[np.ix_(both, given)] @ np.linalg.solve(M, R[np.ix_(given, both)])
+    left = left + _RIDGE * np.eye(len(both))
+    share = float(left[0, 1:] @ np.linalg.solve(left[1:, 1:], left[1:, 0])) / left[0, 0]
+    return -n * float(np.log1p(-min(share, 1 - 1e-12))) - len(columns) * float(np.log(n))
 
 
 def _shadows(R: FloatArray, n: float, d: int) -> BoolArray:

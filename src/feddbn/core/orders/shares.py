@@ -75,11 +75,3 @@ class Shares:
     def weaker(self, factor: float) -> Shares:
         """The same with every share times this: what speaks against all edges."""
         return replace(self, edges=self.edges * factor, settled=self.settled * factor)
-
-    def without(self, links: BoolArray, lagged: BoolArray) -> Shares:
-        """The same without some links, (d, d) symmetric, and lagged edges, (p d, d)."""
-        d = len(self.settled)
-        edges = self.edges.copy()
-        edges[:d][links] = 0.0
-        edges[d:][lagged] = 0.0
-        return replace(self, edges=edges, settled=np.where(links, 0.0, self.settled))

@@ -11,13 +11,14 @@ model of rows, as for resampling. The functions have fixed knots; origin and sca
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from feddbn.core.arrays import FloatArray
+from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.constraints import EdgeConstraints
 from feddbn.core.designs.design import Design
 from feddbn.core.designs.features import feature_map
@@ -121,6 +122,8 @@ def curved_checks_program(
 CLEAR_GAIN = 10.0
 """By how much curves must score better than straight lines, as for other choices between kinds of networks."""
 _DEPENDENT = 0.001
+_TIMES = 3
+"""How often edges are held against curves and products; other edges may take the place of those in doubt."""
 _EXTREME = 15.0
 """Kurtosis of what curves leave from which on squared errors are no evidence for them."""
 
@@ -249,8 +252,10 @@ def _learned(
     options: OneShotOptions,
     curves: CurveOptions,
     rng: np.random.Generator,
+    beside: tuple[tuple[int, int, int], ...] = (),
 ) -> ServerProgram[tuple[Learned, CurvedMoments]]:
-    products: tuple[tuple[int, int, int], ...] = ()
+    """`beside` are products that are told and not learned from."""
+    products = beside
     if curves.interactions:
         products = products_to_ask(given.moments, given.limits)
     told = yield from curved_moments_program(
@@ -261,7 +266,30 @@ def _learned(
         given.asked.center,
         products,
     )
-    return _network_of(told, variables, given.limits, options, rng), told
+    working = without_products(told) if beside else told
+    return _network_of(working, variables, given.limits, options, rng), told
+
+
+def without_products(told: CurvedMoments) -> CurvedMoments:
+    """The same without the products of variables, which are its last columns."""
+    question = replace(told.question, products=())
+    kept = np.arange(question.design.q)
+    return replace(told, moments=told.moments.select(kept), question=question)
+
+
+def products_of_causes(support: BoolArray, most: int) -> tuple[tuple[int, int, int], ...]:
+    """(first, second, 0) of products of two causes of linked variables within a time step; at most so many.
+
+    Two effects of the same causes seem linked where these act by their product on both.
+    """
+    d = support.shape[1]
+    W = support[:d]
+    counts: dict[tuple[int, int, int], int] = {}
+    for i, j in np.argwhere(W).tolist():
+        causes = sorted({*np.flatnonzero(W[:, i]).tolist(), *np.flatnonzero(W[:, j]).tolist()} - {i, j})
+        for pair in itertools.combinations(causes, 2):
+            counts[*pair, 0] = counts.get((*pair, 0), 0) + 1
+    return tuple(sorted(sorted(counts, key=lambda one: (-counts[one], one))[:most]))
 
 
 def _network_of(
@@ -349,21 +377,23 @@ def auto_program(
         n_lines = (outcome.n_lags + 1) * len(variables)
         limits = constraints.up_to(outcome.n_lags).without_causes_of(outcome.knobs)
         given = OneShotGiven(outcome.asked, outcome.moments, outcome.n_lags, limits)
-        learned, told = yield from _learned(variables, given, options, curves, rng)
+        products = products_of_causes(outcome.learned.support, 4 * len(variables))
+        learned, told = yield from _learned(variables, given, options, curves, rng, products)
         outcome = replace(outcome, n_sums=outcome.n_sums + 1)
+        beside, told = told, without_products(told)
         gain = straight_score(learned, outcome.learned) - learned.score
         has_curves = any(t >= n_lines for parents in chosen_groups(learned) for t in parents)
         if gain < CLEAR_GAIN or not has_curves:
-            return replace(outcome, beside=told), None
+            return replace(outcome, beside=beside), None
         if outcome.n_lags:
             then = yield from _checked(told, learned, variables, options, given.asked)
             outcome = replace(outcome, n_sums=outcome.n_sums + 1)
             gain -= 2 * given.moments.n * (information_of_shape(checks) - information_of_shape(then))
             # A curve from an effect back to its cause tells rare large shocks nearly all but for a few rows.
             if gain < CLEAR_GAIN or float(then.kurtosis.max()) > _EXTREME:
-                return replace(outcome, beside=told), None
+                return replace(outcome, beside=beside), None
             checks = then
-        outcome = replace(outcome, learned=learned, nongaussian=None)
+        outcome = replace(outcome, learned=learned, nongaussian=None, beside=beside)
         taken.append(_curved(outcome, learned, told, gain))
         return outcome, only_looked_at(checks)
 
@@ -420,10 +450,10 @@ def replicated(
     curves_direct = curved is not None and report is not None and _may_direct(report.checks)
     if curved is not None:
         learn = replace(learn, groups=curved_groups(curved.design))
-    learned = learn.replicated(outcome.learned, draws(outcome.learned, n, rng), limits, curves_direct)
-    doubted = outcome.doubted
+    found, doubted = outcome.learned, outcome.doubted
     if outcome.beside is not None:
-        learned, doubted = _without_doubts(learned, outcome.beside, n)
+        found, limits, doubted = _without_doubts(found, learn, limits, outcome.beside, n, rng)
+    learned = learn.replicated(found, draws(found, n, rng), limits, curves_direct)
     return replace(outcome, learned=learned, doubted=doubted)
 
 
@@ -435,18 +465,27 @@ def _may_direct(checks: ResidualChecks | None) -> bool:
 
 
 def _without_doubts(
-    learned: Learned, beside: CurvedMoments, n: float
-) -> tuple[Learned, tuple[tuple[int, int, int], ...]]:
-    """The same without the edges that lines only seem to need, and these; evidence counts n rows."""
-    q, d = learned.support.shape
-    told, shares = beside.moments, learned.shares
-    assert shares is not None
+    found: Learned,
+    learn: OrderLearner,
+    limits: EdgeConstraints,
+    beside: CurvedMoments,
+    n: float,
+    rng: np.random.Generator,
+) -> tuple[Learned, EdgeConstraints, tuple[tuple[int, int, int], ...]]:
+    """The network learned again without the edges that are in doubt, the limits that say so, and these edges; evidence
+    counts n rows.
+    """
+    q, d = found.support.shape
+    told, groups, doubted = beside.moments, curved_groups(beside.design), dict[tuple[int, int, int], None]()
     evidence = Moments(n, told.mean, told.scatter * (n / told.n))
-    support = shares.probability > 0.5
-    support[:d] |= shares.links > 0.5
-    if (len(beside.design.terms[0].lags) * d) != q:
-        return learned, ()
-    links, lagged = doubtful_edges_of(support, evidence, curved_groups(beside.design))
-    pairs = [(i, j, 0) for i, j in np.argwhere(np.triu(links)).tolist()]
-    later = [(m % d, j, m // d + 1) for m, j in np.argwhere(lagged).tolist()]
-    return replace(learned, shares=shares.without(links, lagged)), (*pairs, *later)
+    if len(beside.design.terms[0].lags) * d != q:
+        return found, limits, ()
+    for _ in range(_TIMES):
+        new = np.concatenate(doubtful_edges_of(found.support, evidence, groups)) & limits.allowed
+        new &= ~limits.required
+        if not (new & found.support).any():
+            break
+        doubted |= {(m % d, j, m // d): None for m, j in np.argwhere(new & found.support).tolist()}
+        limits = EdgeConstraints(limits.allowed & ~new, limits.required)
+        found = learn.learn(found.search.moments, limits, rng)
+    return found, limits, tuple(sorted(doubted))
