@@ -20,8 +20,8 @@ _RECORDINGS_OF_A_PART = 2
 
 
 def least_rows(columns: int) -> int:
-    """Rows of a site below which parts are not asked for: each has more than a usual policy asks for so many columns."""
-    return N_PARTS * max(80, 6 * columns)
+    """Rows of a site below which parts are not asked for: of each a usual policy wants three for each column."""
+    return N_PARTS * max(100, 8 * columns)
 
 
 @dataclass(frozen=True)

@@ -442,10 +442,9 @@ def replicated(
 ) -> OneShotOutcome:
     """The same network with what comes again in resamples of as many rows as there are, by how much parts differ."""
     outcome, report, curved = fit
+    # As many as the network was learned from: where variances change, fewer than there are. Parts do not show that well:
+    # shocks that variables share are in all of them.
     n = outcome.learned.search.moments.n
-    if report is not None and not report.looked_only:
-        # As many rows as the network was learned from: where variances change, fewer than there are.
-        n = report.n_effective
     n /= outcome.dispersion
     curves_direct = curved is not None and report is not None and _may_direct(report.checks)
     if curved is not None:
