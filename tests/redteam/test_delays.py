@@ -100,6 +100,15 @@ def test_sums_of_readings_by_bin_would_show_one_and_are_not_told():
         assert not found.earlier.any()
 
 
+def test_under_masks_more_products_are_told_as_every_sum_has_readings_of_more_sites():
+    data, numbers = site_of(readings(np.random.default_rng(903), 40)), []
+    for masked in (False, True):
+        guard = LagGuard(POLICY)
+        guard.before(Task(question()), {}, Channel(masked=masked))
+        numbers.append(guard.reads(Here("s", data, {}), Task(question()))[1].question.cells.sum())
+    assert 0 < numbers[0] < numbers[1]
+
+
 @pytest.mark.parametrize("masked", [False, True])
 def test_a_site_of_few_readings_tells_no_more_products_than_these_bear(masked):
     """Two readings for each product that is told: of this site, or under masks of as many as are in every sum."""

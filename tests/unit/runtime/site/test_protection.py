@@ -5,6 +5,7 @@ import itertools
 import json
 import logging
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -14,13 +15,17 @@ from feddbn.analysis import studies  # noqa: F401
 from feddbn.errors import FileError, NotEnoughSites, SiteRefused
 from feddbn.federation.guards.noise import DpGuard
 from feddbn.federation.protocol.messages import WITHHELD, read_reply
+from feddbn.federation.protocol.site import Channel
 from feddbn.federation.protocol.study import Study
+from feddbn.federation.protocol.task import Task
+from feddbn.federation.sums.gram import GramQuestion
 from feddbn.privacy.audit import parse_entries, verify_chain
 from feddbn.privacy.ledger import Ledger
 from feddbn.privacy.policy import USUAL_TASKS, SitePolicy
 from feddbn.runtime.server.conduct import run_study
 from feddbn.runtime.server.coordinator import Coordinator
 from feddbn.runtime.settings import about_policy, read_policy, read_site_settings
+from feddbn.runtime.site import protection
 from feddbn.runtime.site.kit_files import default_policy_text, write_site_files
 from feddbn.runtime.site.open_site import open_site
 from feddbn.runtime.site.owner import Owner
@@ -225,6 +230,24 @@ def test_processes_of_a_site_that_live_at_the_same_time_spend_one_budget_and_no_
     assert "budget is 110" in caplog.text
     account = Owner(read_site_settings(place / "a" / "feddbn_site.toml")).audit.account()
     assert 50.0 < account.spent("recording", read_policy(place / "a" / "policy.toml").delta) <= 110.0
+
+
+def test_while_one_answer_spends_the_budget_no_other_does(tmp_path, monkeypatch):
+    monkeypatch.setattr(protection, "ATTEMPTS", 2)
+    monkeypatch.setattr(protection, "PAUSE_S", 0.0)
+    noise, account = SimpleNamespace(), SimpleNamespace(ledger="what was spent", doubt=False)
+    first, second = (
+        protection._Spending(tmp_path / "lock", noise, lambda: account)  # type: ignore[arg-type]
+        for _ in range(2)
+    )
+    task = Task(GramQuestion(n_lags=1, variables=("u", "v")))
+    first.before(task, {}, Channel(masked=False))
+    assert noise.ledger == account.ledger
+    with refused(SiteRefused, code="budget-in-use"):
+        second.before(task, {}, Channel(masked=False))
+    first.ended(task, leaves=True)
+    second.before(task, {}, Channel(masked=False))
+    second.ended(task, leaves=False)
 
 
 def test_policies_are_read_shown_and_refused_with_a_sentence(tmp_path):

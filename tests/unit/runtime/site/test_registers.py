@@ -8,13 +8,13 @@ import pytest
 pytest.importorskip("cryptography")
 from feddbn.core.designs.recordings import Block
 from feddbn.data.memory import ArrayRecording, MemorySite
-from feddbn.errors import AggregationError, FileError
+from feddbn.errors import AggregationError, FileError, StateError
 from feddbn.federation.guards.row_set_guard import UsedRows
 from feddbn.federation.protocol.messages import SiteRecord
 from feddbn.federation.protocol.study import StudyResult
 from feddbn.privacy.keys import Identity
 from feddbn.privacy.register import Entry, Register
-from feddbn.runtime.site.registers import FileRowBook, FileShelf, data_version
+from feddbn.runtime.site.registers import FileRowBook, FileShelf, SameData, data_version
 from feddbn.runtime.store import STORE, FileStore, prune_runs
 from support.faults import looked_before
 from support.saying import refused
@@ -132,3 +132,12 @@ def test_rows_are_remembered_over_versions_of_the_data(tmp_path):
     # Digests are of the site's key.
     other = FileRowBook(tmp_path / "other", site_of(("a", x)))
     assert not np.isin(other.table().digests, old.digests).any()
+
+
+def test_a_run_goes_on_with_the_data_it_began_with(tmp_path):
+    first, second = (site_of(("a", np.full((3, 2), value))) for value in (0.0, 1.0))
+    SameData(tmp_path, first).check("run", leaves=True)
+    SameData(tmp_path, first).check("run", leaves=False)
+    SameData(tmp_path, second).check("another", leaves=False)
+    with refused(StateError, code="other-data"):
+        SameData(tmp_path, second).check("run", leaves=False)
