@@ -31,7 +31,7 @@ help:
 	@echo "make format       let ruff format the code"
 	@echo "make bench        the measurements behind the documentation's tables (long)"
 	@echo "make bench-quick  the same with few repetitions"
-	@echo "make mutants      take each guard of a site out alone, and say which no test misses (an hour; ONLY=few-rows: some)"
+	@echo "make mutants      take each guard of a site out alone, and say which no test notices (an hour; ONLY=few-rows: some)"
 	@echo "make lock         write requirements.lock: the versions the tests ran with, and their hashes"
 	@echo "make clean        remove the virtual environment and caches"
 

@@ -1,9 +1,9 @@
-"""Take each guard of a site out, one at a time, and say which of them no test misses.
+"""Take each guard of a site out, one at a time, and say which of them no test notices.
 
 A guard is a refusal (`raise SiteRefused(...)` and its kin) or a hook of a class of guards (`before`, `reads`, `make`,
-`after`). Each is removed alone, and the tests run whose text names its code. For those that none of them misses, all tests
+`after`). Each is removed alone, and the tests run whose text names its code. For those that none of them notices, all tests
 run once in a copy of the package that notes which test reaches which guard; then those tests run without the guard. One
-that no test reaches, or misses, is named. `make mutants` does all; ``--only few-rows`` does some, ``--list`` none.
+that no test reaches, or notices, is named. `make mutants` does all; ``--only few-rows`` does some, ``--list`` none.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import argparse
 import ast
 import importlib.util
 import os
-import queue
 import re
 import shutil
 import subprocess
@@ -20,6 +19,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,7 +60,7 @@ HOOKS = ("before", "reads", "make", "after")
 MOST_TESTS = 40
 """Tests that run at once of those that reach a guard."""
 AT_ONCE = 2
-"""Guards that are tried at once."""
+"""Guards that are tried at once, and processes that run all tests."""
 MOST_S = 900.0
 """Seconds after which tests without a guard are taken to fail."""
 
@@ -141,19 +141,31 @@ def noting(text: str, guards: Sequence[Guarded]) -> str:
     return "".join(lines)
 
 
-def reached(guards: Sequence[Guarded], copy: Path) -> dict[str, list[str]]:
+@contextmanager
+def copied(texts: Mapping[Path, str]) -> Iterator[Path]:
+    """A place with a copy of the package in which some files have other texts."""
+    with tempfile.TemporaryDirectory() as place:
+        copy = Path(place)
+        shutil.copytree(ROOT / "src", copy / "src", ignore=shutil.ignore_patterns("__pycache__"))
+        for path, text in texts.items():
+            (copy / path).write_text(text, encoding="utf-8")
+        yield copy
+
+
+def reached(guards: Sequence[Guarded]) -> dict[str, list[str]]:
     """Return which tests reach each guard."""
-    notes = copy / "reached.txt"
-    notes.touch()
-    for path in {one.path for one in guards}:
-        text = (ROOT / path).read_text(encoding="utf-8")
-        (copy / path).write_text(noting(text, [one for one in guards if one.path == path]), encoding="utf-8")
-    more = ["-n", "2"] if importlib.util.find_spec("xdist") else []
-    _pytest([*more, *TESTS], copy, {"GUARDS_REACHED": str(notes)})
-    for path in {one.path for one in guards}:
-        shutil.copyfile(ROOT / path, copy / path)
+    texts = {
+        path: noting((ROOT / path).read_text(encoding="utf-8"), [one for one in guards if one.path == path])
+        for path in {one.path for one in guards}
+    }
+    more = ["-n", str(AT_ONCE)] if importlib.util.find_spec("xdist") else []
+    with copied(texts) as copy:
+        notes = copy / "reached.txt"
+        notes.touch()
+        _pytest([*more, *TESTS], copy, {"GUARDS_REACHED": str(notes)})
+        lines = notes.read_text(encoding="utf-8").splitlines()
     found: dict[str, list[str]] = {str(one): [] for one in guards}
-    for line in notes.read_text(encoding="utf-8").splitlines():
+    for line in lines:
         name, _, test = line.partition("\t")
         # Set-up that tests share has no test of its own; a note on a full disk may be torn.
         torn, test = "\t" in test or name not in found, test.rpartition(" ")[0]
@@ -174,7 +186,7 @@ def all_guards() -> list[Guarded]:
     ]
 
 
-def naming() -> dict[str, str]:
+def texts_of_tests() -> dict[str, str]:
     """Return the text of each test function, by how pytest calls it."""
     found = {}
     for path in _test_files():
@@ -187,16 +199,15 @@ def naming() -> dict[str, str]:
     return found
 
 
-def is_noticed(guard: Guarded, tests: Sequence[str], copy: Path) -> bool:
+def is_noticed(guard: Guarded, tests: Sequence[str]) -> bool:
     """Whether one of some tests fails without a guard."""
-    whole = (ROOT / guard.path).read_text(encoding="utf-8")
-    (copy / guard.path).write_text(guard.without(whole), encoding="utf-8")
-    try:
-        return any(
+    gone = guard.without((ROOT / guard.path).read_text(encoding="utf-8"))
+    with copied({guard.path: gone}) as copy:
+        found = any(
             _fails(tests[first : first + MOST_TESTS], copy) for first in range(0, len(tests), MOST_TESTS)
         )
-    finally:
-        (copy / guard.path).write_text(whole, encoding="utf-8")
+    print(f"{guard} {'noticed' if found else 'not yet noticed'} ({len(tests)} tests)", flush=True)
+    return found
 
 
 def _test_files() -> list[Path]:
@@ -239,7 +250,7 @@ def _fails(tests: Sequence[str], copy: Path) -> bool:
 
 
 def main() -> None:
-    """Try every guard, or some, and end with 1 if one is not missed."""
+    """Try every guard, or some, and end with 1 if one is not noticed."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--only", default="", help="guards with this in their line of --list")
     parser.add_argument("--list", action="store_true", help="list the guards and run nothing")
@@ -248,46 +259,26 @@ def main() -> None:
     if chosen.list:
         print("\n".join(map(str, guards)))
         return
-    with tempfile.TemporaryDirectory() as place:
-        copies = [Path(place) / str(one) for one in range(AT_ONCE)]
-        for copy in copies:
-            shutil.copytree(ROOT / "src", copy / "src", ignore=shutil.ignore_patterns("__pycache__"))
-        texts = naming()
-        named = {
-            str(one): [test for test, text in texts.items() if any(f'"{code}"' in text for code in one.codes)]
-            for one in guards
-        }
-        left = _not_noticed(guards, named, copies)
-        tests = reached(left, copies[0]) if left else {}
-        rest = {name: [one for one in some if one not in named[name]] for name, some in tests.items()}
-        left = _not_noticed(left, rest, copies)
+    texts = texts_of_tests()
+    named = {
+        str(one): [test for test, text in texts.items() if any(f'"{code}"' in text for code in one.codes)]
+        for one in guards
+    }
+    left = _not_noticed(guards, named)
+    tests = reached(left) if left else {}
+    others = {name: [one for one in some if one not in named[name]] for name, some in tests.items()}
+    left = _not_noticed(left, others)
     for one in left:
         print(f"{one} {'NOT NOTICED' if tests[str(one)] else 'NOT REACHED'}")
-    print(f"{len(guards)} guards, {len(left)} that no test misses")
+    print(f"{len(guards)} guards, {len(left)} that no test notices")
     sys.exit(bool(left))
 
 
-def _not_noticed(
-    guards: Sequence[Guarded], tests: Mapping[str, Sequence[str]], copies: Sequence[Path]
-) -> list[Guarded]:
-    """Return the guards that none of their tests misses, trying one in each copy at a time."""
-    free: queue.SimpleQueue[Path] = queue.SimpleQueue()
-    for copy in copies:
-        free.put(copy)
-
-    def tried(one: Guarded) -> bool:
-        copy = free.get()
-        try:
-            noticed = is_noticed(one, tests[str(one)], copy)
-        finally:
-            free.put(copy)
-        print(
-            f"{one} {'noticed' if noticed else 'not yet noticed'} ({len(tests[str(one)])} tests)", flush=True
-        )
-        return noticed
-
-    with ThreadPoolExecutor(len(copies)) as pool:
-        return [one for one, noticed in zip(guards, pool.map(tried, guards), strict=True) if not noticed]
+def _not_noticed(guards: Sequence[Guarded], tests: Mapping[str, Sequence[str]]) -> list[Guarded]:
+    """Return the guards that none of their tests notices."""
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        noticed = pool.map(lambda one: is_noticed(one, tests[str(one)]), guards)
+        return [one for one, found in zip(guards, noticed, strict=True) if not found]
 
 
 if __name__ == "__main__":

@@ -236,10 +236,7 @@ def test_while_one_answer_spends_the_budget_no_other_does(tmp_path, monkeypatch)
     monkeypatch.setattr(protection, "ATTEMPTS", 2)
     monkeypatch.setattr(protection, "PAUSE_S", 0.0)
     noise, account = SimpleNamespace(), SimpleNamespace(ledger="what was spent", doubt=False)
-    first, second = (
-        protection._Spending(tmp_path / "lock", noise, lambda: account)  # type: ignore[arg-type]
-        for _ in range(2)
-    )
+    first, second = (protection._Spending(tmp_path / "lock", noise, lambda: account) for _ in range(2))
     task = Task(GramQuestion(n_lags=1, variables=("u", "v")))
     first.before(task, {}, Channel(masked=False))
     assert noise.ledger == account.ledger
