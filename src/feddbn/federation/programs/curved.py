@@ -122,6 +122,8 @@ def curved_checks_program(
 CLEAR_GAIN = 10.0
 """By how much curves must score better than straight lines, as for other choices between kinds of networks."""
 _DEPENDENT = 0.001
+BESIDE = 4
+"""How many products of two causes are told beside curves, at most, per variable."""
 _TIMES = 3
 """How often edges are held against curves and products; other edges may take the place of those in doubt."""
 _EXTREME = 15.0
@@ -195,6 +197,8 @@ def curved_plan(
     if is_auto and d > MANY_NODES:
         return first
     columns = curved_columns(d, n_lags, curves.features, curves.interactions)
+    if is_auto and not curves.interactions:
+        columns += BESIDE * d
     usual = int(not is_auto)
     plan = *first, Planned("gram.functions", sums_length(columns), usual=usual)
     if not checks or n_lags == 0:
@@ -377,10 +381,11 @@ def auto_program(
         n_lines = (outcome.n_lags + 1) * len(variables)
         limits = constraints.up_to(outcome.n_lags).without_causes_of(outcome.knobs)
         given = OneShotGiven(outcome.asked, outcome.moments, outcome.n_lags, limits)
-        products = products_of_causes(outcome.learned.support, 4 * len(variables))
+        most = 0 if curves.interactions else BESIDE * len(variables)
+        products = products_of_causes(outcome.learned.support, most)
         learned, told = yield from _learned(variables, given, options, curves, rng, products)
         outcome = replace(outcome, n_sums=outcome.n_sums + 1)
-        beside, told = told, without_products(told)
+        beside, told = told, without_products(told) if products else told
         gain = straight_score(learned, outcome.learned) - learned.score
         has_curves = any(t >= n_lines for parents in chosen_groups(learned) for t in parents)
         if gain < CLEAR_GAIN or not has_curves:

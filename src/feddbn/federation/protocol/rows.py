@@ -381,7 +381,9 @@ class RowsQuestion(Treatment, Question):
             asked = scope.parameters.get("features", "linear")
             known = tuple(FUNCTIONS.values()) if asked == "auto" else (functions_of(str(asked)),)
             need(self.functions in known, f"its functions are {self.functions!r}", "other-functions")
-            wants = bool(scope.parameters.get("interactions", False))
+            # Beside curves that were not asked for, a few products within a time step say which links are none.
+            beside = asked == "auto" and not any(self.products[2::3])
+            wants = beside or bool(scope.parameters.get("interactions", False))
             need(wants or not self.products, "it multiplies variables", "other-functions")
         if self.kinds:
             said = scope.parameters.get("kinds")
