@@ -130,7 +130,6 @@ LONG = [
     ),
     ("fdbnl", QUICK, "gains", {"goal": "compare", "compare": {"against": ["pfdbnl", "oneshot"]}}),
     ("fdbnl", {**QUICK, "n_lags": "auto"}, "trend", {}),
-    ("pfdbnl", {**QUICK, "n_clusters": "auto", "mu": 1.0}, "clusters", {}),
     ("pfdbnl", {**QUICK, "mu": "auto"}, "trend", {}),
     ("fdbnl", {"rounds.max_rounds": 8, "schedule": "paper"}, "trend", {"goal": "select"}),
 ]
@@ -141,10 +140,7 @@ CASES += [pytest.param(*case, marks=pytest.mark.slow) for case in LONG]
 def test_no_question_of_an_honest_study_is_refused(tmp_path, method, parameters, kind, more):
     rng = np.random.default_rng(0)
     data = {f"s{i}": [recording(kind, i, rng) for _ in range(2)] for i in range(5)}
-    # Four clusters of five sites: some of them have one site.
-    sites = Consortium(
-        tmp_path, data, RULE + POLICY + ("\nmin_sites_per_entry = 1\n" if kind == "clusters" else "\n")
-    )
+    sites = Consortium(tmp_path, data, RULE + POLICY + "\n")
     if "some_variables_may_be_missing" in more:
         more = {**more, "held_by": {"x0": sites.names}}
     study = sites.study(

@@ -109,7 +109,7 @@ OF_METHOD = {
     "summary": {"n_lags": (0, 1, 2)},
     "latent": {"n_lags": (1,)},
     "fdbnl": {"n_lags": (1, 2), "weighting": ("samples", "sites"), "schedule": ("gram", "paper")},
-    "pfdbnl": {"n_lags": (1,), "schedule": ("rounds", "paper"), "n_clusters": (1, 2)},
+    "pfdbnl": {"n_lags": (1,), "schedule": ("rounds", "paper")},
     "changing": {"n_lags": (1,), "blocks": ("auto", 16)},
 }
 ROUNDS = {"rounds.max_rounds": 5}

@@ -15,7 +15,7 @@ import pytest
 from sklearn.exceptions import NotFittedError
 
 import feddbn
-from feddbn import FDBNL, PFDBNL, Dynotears, MixedDBN, OneShotDBN, PersonalRounds, metrics
+from feddbn import FDBNL, PFDBNL, Dynotears, MixedDBN, OneShotDBN, metrics
 from feddbn.core.statistics.moments import Moments
 from feddbn.data import read_sites
 from feddbn.errors import DataError, FeddbnError, FileError, ParameterError
@@ -93,8 +93,6 @@ DOORS: dict[str, list[tuple[Callable[[], Any], str]]] = {
         (fit(lambda: FDBNL(rounds=300)), "rounds=300"),
         (fit(lambda: FDBNL(rounds=feddbn.Rounds(rho2=2.0))), "rounds.rho2=2.0"),
         (fit(lambda: PFDBNL(mu=np.inf, schedule="paper")), "mu=inf"),
-        (fit(lambda: PFDBNL(n_clusters=9)), "n_clusters=9"),
-        (fit(lambda: PFDBNL(n_clusters=2, rounds=PersonalRounds(average="participants"))), "rounds.average"),
         (fit(lambda: OneShotDBN(interactions=True)), "interactions=True"),
         (fit(lambda: OneShotDBN(n_lags=0, interactions=True, features="spline")), "n_lags"),
         (fit(lambda: feddbn.LocalOnly(prepare=feddbn.Prepare(gains="site"))), "prepare.gains='site'"),
@@ -196,7 +194,6 @@ DOORS: dict[str, list[tuple[Callable[[], Any], str]]] = {
         (lambda: feddbn.simulate(n_samples=True), "n_samples"),
         (lambda: feddbn.simulate(w_range=(0.5, 0.3)), "w_range"),
         (lambda: feddbn.simulate(heterogeneity=1.5), "heterogeneity"),
-        (lambda: feddbn.simulate(n_clusters=11), "n_clusters"),
         (lambda: feddbn.simulate(site_sizes=[5, 5]), "site_sizes"),
         (lambda: feddbn.simulate(n_latent=1, corruptions="spikes"), "n_latent=1"),
         (lambda: feddbn.simulate(corruptions="sunspots"), "'sunspots'"),

@@ -56,7 +56,7 @@ CASES = {
     "continuous": (lambda f: feddbn.ContinuousDBN(federation=f), 0.05),
     "mixed": (lambda f: feddbn.MixedDBN(federation=f), 0.0),
     "fdbnl": (lambda f: feddbn.FDBNL(federation=f, lambda_w="auto"), 0.0),
-    "pfdbnl": (lambda f: feddbn.PFDBNL(federation=f, n_clusters=2, rounds=QUICK), 0.0),
+    "pfdbnl": (lambda f: feddbn.PFDBNL(federation=f, rounds=QUICK), 0.0),
     "some of the sites": (lambda f: feddbn.PFDBNL(federation=f, participation=0.5, rounds=QUICK), 0.0),
     "partial": (
         lambda f: feddbn.PFDBNL(federation=f, different_variables=True, rounds=QUICK, prepare=AS_THEY_ARE),

@@ -59,7 +59,13 @@ def test_a_fit_uses_rows_that_lack_cells_and_large_levels_do_not_mislead_it() ->
     scores = feddbn.score(fed.truth, model.dbn_)
     assert scores["W"]["shd"] + scores["A"]["shd"] == 0
     # Every site has the same level: products of means of different rows must not tell otherwise.
-    assert set(model.findings_.codes) <= {"rests-on-units", "empty-cells", "residuals-not-looked-at", "parts-not-known", "alone"}
+    assert set(model.findings_.codes) <= {
+        "rests-on-units",
+        "empty-cells",
+        "residuals-not-looked-at",
+        "parts-not-known",
+        "alone",
+    }
     worth = only(model.findings_, "empty-cells").values["n"]
     assert 0.25 * 8 * 199 < worth < 0.49 * 8 * 199
 

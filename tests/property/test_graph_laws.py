@@ -130,10 +130,9 @@ FEDERATIONS = st.fixed_dictionaries(
 )
 
 
-@given(arguments=FEDERATIONS, seed=st.integers(0, 2**31), clusters=st.integers(0, 3))
-def test_every_federation_is_acyclic_stable_finite_and_of_the_size_asked_for(arguments, seed, clusters):
-    n_clusters = min(clusters, arguments["n_sites"]) or None
-    asked = SimulationSettings(n_clusters=n_clusters, **arguments)
+@given(arguments=FEDERATIONS, seed=st.integers(0, 2**31))
+def test_every_federation_is_acyclic_stable_finite_and_of_the_size_asked_for(arguments, seed):
+    asked = SimulationSettings(**arguments)
     arrays = simulate_arrays(asked, np.random.default_rng(seed))
     for system in arrays.systems.values():
         assert not has_cycle(system.W != 0)

@@ -31,9 +31,9 @@ def personal(sites, **changed):
     """An honest first round of PFDBNL, with changes."""
     given = {
         "n_sites": 4, "run": 0, "weighting": "samples", "mu": 0.5, "lambda_w": 0.05, "lambda_a": 0.05,
-        "w_threshold": 0.2, "a_threshold": 0.2, "acyclicity": "expm", "average": "running", "n_slots": 1,
+        "w_threshold": 0.2, "a_threshold": 0.2, "acyclicity": "expm", "average": "running",
         "mean_rows": ROWS, "origin": np.zeros(Q), "scale": np.ones(Q), "metric": np.ones(Q),
-        "C": np.zeros((1, Q, D)), "round": 0, "stage": "warm", "serial": 0, "rho": 2.0, "rho1": 1.0, "rho2": 2.0,
+        "C": np.zeros((Q, D)), "round": 0, "stage": "warm", "serial": 0, "rho": 2.0, "rho1": 1.0, "rho2": 2.0,
         "rho2_before": 2.0, "alpha": None, "acyclic_steps": 0, "is_exact": False, "is_ordered": False,
         "in_series": True, "tol": 1e-3, "optimum": "order", "is_proven": True,
     }  # fmt: skip

@@ -127,12 +127,10 @@ def test_norms_of_units_are_told_with_noise_only(sites, liar):
             },
             2,
         ),
-        ({"n_clusters": 2}, {}, 2),
-        ({"n_clusters": "auto"}, {}, 1),
     ],
 )
-def test_entries_and_clusters_of_few_sites_are_refused_at_the_greeting(tmp_path, parameters, more, n):
-    sites = Consortium(tmp_path, spread(4, 3), by_rule("step.clusters", "loss.rows", "loss.sums"))
+def test_entries_of_few_sites_are_refused_at_the_greeting(tmp_path, parameters, more, n):
+    sites = Consortium(tmp_path, spread(4, 3), by_rule("loss.rows", "loss.sums"))
     with refused(SiteRefused, n, "min_sites_per_entry", code="few-sites-per-entry"):
         Liar(sites, sites.study("pfdbnl", parameters, **more))
 

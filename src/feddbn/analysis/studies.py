@@ -217,7 +217,6 @@ def _methods(study: Study) -> list[Method]:
 _NOT_JUDGED = {
     "features": "linear",
     "different_variables": False,
-    "n_clusters": 1,
     "participation": 1,
 }
 

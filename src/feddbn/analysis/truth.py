@@ -41,10 +41,7 @@ Truth = DBN | dict[str, DBN]
 
 def write_truth(federation: SimulatedFederation, path: str | Path) -> Path:
     """Write the networks behind a simulated federation and return the path."""
-    extra = {
-        "simulated": plain(federation.parameters),
-        "clusters": plain(federation.clusters),
-    }
+    extra = {"simulated": plain(federation.parameters)}
     if federation.is_homogeneous:
         return write_json({**_stored(federation.truth), **extra}, path)
     sites = {site: _stored(truth) for site, truth in federation.truths.items()}

@@ -60,9 +60,6 @@ def simulate(
     heterogeneity: Annotated[
         str, typer.Option(help="Share of edges that differ between sites, or independent.")
     ] = "0",
-    n_clusters: Annotated[
-        int | None, typer.Option(help="Number of groups of sites; each group has its own network.")
-    ] = None,
     noise: Annotated[
         str, typer.Option(help="gaussian, exponential, gumbel, laplace or uniform.")
     ] = "gaussian",

@@ -34,8 +34,6 @@ class SimulatedArrays:
         Site name -> its recordings, each (rows, d) with ``rows = usable rows + n_lags``.
     systems
         Site name -> the system it follows; sites that share a system share the object.
-    clusters
-        Site name -> cluster number, or None if no clusters were asked for.
     variables
         Names of the columns.
     noise_variances
@@ -47,7 +45,6 @@ class SimulatedArrays:
 
     recordings: dict[str, list[FloatArray]]
     systems: dict[str, System]
-    clusters: dict[str, int] | None
     variables: tuple[str, ...]
     noise_variances: FloatArray
     networks: dict[str, DBN] | None = None
@@ -75,12 +72,11 @@ class Recordings:
         variances: FloatArray,
     ) -> SimulatedArrays:
         """Rows and truths under the names of sites; `of_site` says which system each follows."""
-        names, settings = [f"site-{k}" for k in range(len(rows))], self._settings
+        names = [f"site-{k}" for k in range(len(rows))]
         return SimulatedArrays(
             recordings=dict(zip(names, rows, strict=True)),
             systems={name: systems[s] for name, s in zip(names, of_site, strict=True)},
-            clusters=None if settings.n_clusters is None else dict(zip(names, of_site, strict=True)),
-            variables=settings.variable_names,
+            variables=self._settings.variable_names,
             noise_variances=variances,
         )
 
@@ -125,7 +121,7 @@ def simulate_arrays(
 def draw_systems(settings: SimulationSettings, rng: np.random.Generator) -> tuple[list[System], list[int]]:
     """The different systems and, for every site, the number of the one it follows."""
     heterogeneity = settings.heterogeneity
-    n_systems = settings.n_clusters or (1 if heterogeneity == 0 else settings.n_sites)
+    n_systems = 1 if heterogeneity == 0 else settings.n_sites
     if are_independent(settings):
         systems = [draw_system(settings, rng) for _ in range(n_systems)]
     else:
@@ -136,9 +132,7 @@ def draw_systems(settings: SimulationSettings, rng: np.random.Generator) -> tupl
 
 
 def are_independent(settings: SimulationSettings) -> bool:
-    """Whether the systems have nothing in common; clusters without heterogeneity have not."""
-    if settings.heterogeneity == 0:
-        return settings.n_clusters is not None
+    """Whether the systems have nothing in common."""
     return settings.heterogeneity == "independent"
 
 

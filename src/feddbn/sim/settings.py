@@ -68,7 +68,6 @@ class SimulationSettings:
     a_range: tuple[float, float] | None = None
     decay: float = 1.5
     heterogeneity: float | str = 0.0
-    n_clusters: int | None = None
     noise: str = "gaussian"
     noise_scale: float | Sequence[float] = 1.0
     site_sizes: Sequence[int] | None = None
@@ -141,13 +140,6 @@ class SimulationSettings:
     def _check_heterogeneity(self) -> None:
         value = self.heterogeneity
         (number(0, most=1) | word("independent")).check("heterogeneity", value)
-        if self.n_clusters is not None:
-            whole(1).check("n_clusters", self.n_clusters)
-            if self.n_clusters > self.n_sites:
-                raise ParameterError(
-                    f"n_clusters={self.n_clusters} is more than n_sites={self.n_sites}; "
-                    "every cluster needs a site."
-                )
 
     def _check_sizes(self) -> None:
         try:

@@ -155,8 +155,6 @@ class SimulatedFederation(Shown):
     truths
         Site name -> the network it follows, a `DBN` that also has the functions of its edges (``effect``); sites that
         share a network share the object.
-    clusters
-        Site name -> cluster number, or None if no clusters were asked for.
     lag_damping
         Site name -> c. 1 unless no stable draw was found, or variances of curved effects and products would not settle;
         then ``A_l`` and products were multiplied by ``c**l``, and weights may lie below the range that was asked for.
@@ -175,7 +173,6 @@ class SimulatedFederation(Shown):
 
     sites: dict[str, list[pd.DataFrame]]
     truths: dict[str, TrueNetwork]
-    clusters: dict[str, int] | None
     lag_damping: dict[str, float]
     parameters: dict[str, Any] = field(repr=False)
     whole: dict[str, DBN] | None = field(default=None, repr=False)
@@ -227,7 +224,6 @@ def simulate(
     a_range: tuple[float, float] | None = None,
     decay: float = 1.5,
     heterogeneity: float | str = 0.0,
-    n_clusters: int | None = None,
     noise: str = "gaussian",
     noise_scale: float | Sequence[float] = 1.0,
     site_sizes: Sequence[int] | None = None,
@@ -269,9 +265,6 @@ def simulate(
     heterogeneity
         0: one network. A number in (0, 1]: each site replaces that share of the edges of a common backbone.
         "independent": each site draws its own network.
-    n_clusters
-        Sites 0, M, 2M, ... share a network, sites 1, M+1, ... another, up to M networks. They differ from a
-        backbone by `heterogeneity`, or have nothing in common if that is 0.
     noise, noise_scale
         "gaussian", "exponential", "gumbel", "laplace" or "uniform", with mean 0; its standard deviation, one
         for all variables or one for each.
@@ -387,7 +380,6 @@ def federation_of(
             for site, recordings in arrays.recordings.items()
         },
         truths={site: truths[id(system)] for site, system in arrays.systems.items()},
-        clusters=arrays.clusters,
         lag_damping={site: system.lag_damping for site, system in arrays.systems.items()},
         parameters=parameters,
         whole={site: whole[id(system)] for site, system in arrays.systems.items()} if whole else None,

@@ -57,9 +57,6 @@ NO_SCORE = "shares of votes predict no values, so they have no score"
 EXPECTED = {
     "Vote": {"check_fit_score_takes_y": NO_SCORE, "check_pipeline_consistency": NO_SCORE},
     "ContinuousDBN": {"check_fit2d_1feature": FEW},
-    "PFDBNL": {
-        "check_methods_sample_order_invariance": "the check sets n_clusters=2 by itself, for one site",
-    },
 }
 
 

@@ -177,18 +177,6 @@ def test_server_never_receives_a_personal_graph(fed: feddbn.SimulatedFederation)
             assert not any(C.size == array.size and np.allclose(array.ravel(), C.ravel()) for C in personal)
 
 
-def test_clusters_are_found_and_the_server_sees_one_sum() -> None:
-    fed = simulate(d=5, n_sites=6, n_samples=900, mean_degree=3, n_clusters=2, random_state=0)
-    one, two = PFDBNL(mu=1.0).fit(fed.sites), PFDBNL(mu=1.0, n_clusters=2).fit(fed.sites)
-    assert (
-        feddbn.score_sites(fed.truths, two.dbns_)["W"]["mshd"]
-        < feddbn.score_sites(fed.truths, one.dbns_)["W"]["mshd"]
-    )
-    assert len(two.cluster_dbns_) == 2
-    W = [two.dbns_[f"site-{k}"].W for k in range(4)]
-    assert np.abs(W[0] - W[2]).max() < np.abs(W[0] - W[1]).max()
-
-
 def test_different_variables_come_close_to_the_full_fit() -> None:
     fed = simulate(d=6, n_sites=3, n_samples=1500, mean_degree=3, random_state=1)
     missing = {"site-0": ["x0", "x1"], "site-1": ["x2", "x3"], "site-2": ["x4", "x5"]}

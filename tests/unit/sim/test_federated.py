@@ -18,7 +18,7 @@ def _systems(arrays):
     return list(arrays.systems.values())
 
 
-@pytest.mark.parametrize("arguments", [{}, {"heterogeneity": 0.3, "n_recordings": 2}, {"n_clusters": 3}])
+@pytest.mark.parametrize("arguments", [{}, {"heterogeneity": 0.3, "n_recordings": 2}])
 def test_same_seed_gives_the_same_bits_and_another_or_a_used_generator_does_not(arguments):
     first, second = _simulate(seed=5, **arguments), _simulate(seed=5, **arguments)
     for site in first.recordings:
@@ -44,18 +44,6 @@ def test_sites_around_a_backbone_share_most_edges_and_independent_ones_do_not():
     far = _simulate(d=15, n_sites=6, heterogeneity="independent")
     assert overlap(near) > 0.75
     assert overlap(far) < 0.35
-
-
-def test_clusters_are_even_share_their_system_and_without_heterogeneity_nothing_else():
-    arrays = _simulate(n_sites=7, n_clusters=3, heterogeneity=0.2)
-    assert list(arrays.clusters.values()) == [0, 1, 2, 0, 1, 2, 0]
-    assert arrays.systems["site-0"] is arrays.systems["site-3"]
-    assert arrays.systems["site-0"] is not arrays.systems["site-1"]
-    apart = _simulate(d=15, n_sites=4, n_clusters=2)
-    first, second = apart.systems["site-0"], apart.systems["site-1"]
-    assert not np.array_equal(first.order, second.order)
-    shared = (first.W != 0) & (second.W != 0)
-    assert not np.any(first.W[shared] == second.W[shared])
 
 
 @pytest.mark.parametrize("arguments", [{}, {"n_recordings": 2, "heterogeneity": 0.3}, {"n_lags": 2}])

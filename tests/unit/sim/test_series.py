@@ -130,7 +130,9 @@ def test_sites_around_a_backbone_share_the_functions_of_the_edges_they_share():
         assert (one is None) == (other is None)
         assert one is None or np.array_equal(one.table, other.table)
     assert first.shapes.products == second.shapes.products
-    independent = _simulate(d=8, n_sites=2, n_samples=60, effects="gp", interactions=2, n_clusters=2)
+    independent = _simulate(
+        d=8, n_sites=2, n_samples=60, effects="gp", interactions=2, heterogeneity="independent"
+    )
     first, second = independent.systems["site-0"], independent.systems["site-1"]
     assert first.shapes.products != second.shapes.products
     both = set(first.shapes.curves) & set(second.shapes.curves)

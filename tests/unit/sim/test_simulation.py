@@ -40,15 +40,12 @@ def test_the_contract_example_gives_frames_and_one_true_network():
     assert isinstance(fed.truth, DBN)
     assert all(truth is fed.truth for truth in fed.truths.values())
     assert fed.is_homogeneous
-    assert fed.clusters is None
     assert set(fed.lag_damping.values()) == {1.0}
     assert fed.parameters["mean_degree"] == 4
     assert fed.parameters["random_state"] == 0
 
 
-@pytest.mark.parametrize(
-    "arguments", [{"heterogeneity": 0.2}, {"heterogeneity": "independent"}, {"n_clusters": 2}]
-)
+@pytest.mark.parametrize("arguments", [{"heterogeneity": 0.2}, {"heterogeneity": "independent"}])
 def test_a_heterogeneous_federation_has_a_truth_per_site_and_none_for_all(arguments):
     fed = simulate(n_sites=4, **arguments)
     assert list(fed.truths) == list(fed.sites)

@@ -60,8 +60,6 @@ from feddbn.privacy.noise_plan import norm_edges
 from feddbn.privacy.policy import SitePolicy
 from feddbn.settings import flat_names
 
-MOST_CLUSTERS = max(AUTO_GRIDS["n_clusters"])
-"""As many clusters are tried where their number is left to the data."""
 # Parameters of PFDBNL's rounds, and what they are in a study that does not name them; some are chosen on held-out rows.
 _ROUNDS = {"mu": 0.5, "lambda_w": 0.05, "lambda_a": 0.05, "w_threshold": 0.2, "a_threshold": 0.2}
 _CHOSEN = ("mu", "lambda_w", "lambda_a")
@@ -236,7 +234,6 @@ class _StudyPlan:
                 names,
                 n_lags,
                 prepare,
-                n_clusters=max(map(_clusters, _values(study, "n_clusters", 1))),
                 is_partial=bool(given.get("different_variables")),
                 max_rounds=int(given.get("max_rounds", MOST_PERSONAL_ROUNDS)),
             )
@@ -346,7 +343,6 @@ def scope_of(study: Study, max_lags: int) -> Scope:
         degrees=AUTO_DEGREES if isinstance(rows.detrend, str) else (0, rows.detrend),
         most_cycles=MOST_CYCLES if isinstance(periods, str) else len(periods),
         inputs=rows.input_places(study.variables),
-        most_clusters=max(map(_clusters, _values(study, "n_clusters", 1))),
         numbers={name: values for name in _ROUNDS if (values := _numbers(study, name))},
         unit=None if study.privacy.epsilon is None else study.privacy.unit,
         n_parts=planned.n_parts,
@@ -368,10 +364,6 @@ def _lags(study: Study, max_lags: int, tasks: tuple[str, ...]) -> range:
     # Networks without lags are looked at with one, others also with one lag more.
     looks_further = "residuals.checks" in tasks or (last == 0 and "residuals.blocks" in tasks)
     return range(first, last + 1 + looks_further)
-
-
-def _clusters(n_clusters: Any) -> int:
-    return n_clusters if isinstance(n_clusters, int) else MOST_CLUSTERS
 
 
 def _numbers(study: Study, name: str) -> tuple[float, ...]:

@@ -33,13 +33,12 @@ from feddbn.federation.sums.treatment import asked_moments_program
 from feddbn.method_table import Method
 
 MOST_CANDIDATES = 10_000
-# Simplest first: few lags, strong penalties, few common models; and sites that are left alone. Borrowing has to be
+# Simplest first: few lags and strong penalties; and sites that are left alone. Borrowing has to be
 # worth it: training rows are fewer than all rows, so held-out loss asks for too much of it rather than too little.
 AUTO_GRIDS: dict[str, tuple[Any, ...]] = {
     "n_lags": (0, 1, 2, 3),
     "lambda_w": (0.2, 0.1, 0.05, 0.025, 0.0125),
     "lambda_a": (0.2, 0.1, 0.05, 0.025, 0.0125),
-    "n_clusters": (1, 2, 3, 4),
     "mu": (0.01, 0.03, 0.1, 0.25, 0.5, 1.0, 2.0),
 }
 

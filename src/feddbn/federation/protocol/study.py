@@ -160,7 +160,7 @@ class Attendance(Table):
 
 # What a study may want beside, or instead of, a network: one table of its file for each goal.
 
-CHOSEN_BY_ROWS = ("n_lags", "lambda_w", "lambda_a", "mu", "n_clusters")
+CHOSEN_BY_ROWS = ("n_lags", "lambda_w", "lambda_a", "mu")
 """Parameters that are chosen on held-out rows where they are "auto"."""
 Goal = Literal["network", "confidence", "select", "compare", "check"]
 # In steps of five per cent: by studies of different shares, recordings of twenty rows differ by a row, too.

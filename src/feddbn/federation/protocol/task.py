@@ -60,8 +60,6 @@ class Scope:
         Polynomials in time that may be taken off, and how many cycles.
     inputs
         Positions of variables that only act on others.
-    most_clusters
-        Into how many clusters sites may be sorted.
     numbers
         Values that the study gives to parameters of rounds, by name; where it leaves them open, the method chooses.
     unit
@@ -82,7 +80,6 @@ class Scope:
     degrees: tuple[int, ...] = (0,)
     most_cycles: int = 0
     inputs: tuple[int, ...] = ()
-    most_clusters: int = 1
     numbers: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     unit: str | None = None
     n_parts: int = 0

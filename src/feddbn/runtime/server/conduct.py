@@ -1,7 +1,7 @@
 """Run one study at the server over any exchange: rehearsal, journal, events, progress and result files.
 
 *Rehearsal.* Some arguments make sense only beside the study's variables and sites: an input that is not among the
-variables, a forbidden edge with an unknown name, more clusters than sites. A method looks at these when it begins. So it is
+variables, a forbidden edge with an unknown name. A method looks at these when it begins. So it is
 begun here, up to its first question, on a federation that has the names of the study's own and no sites behind them: what
 cannot be is refused before anything is sent.
 

@@ -136,9 +136,6 @@ def study_checks(
     def entries(study: Study) -> None:
         if study.some_variables_may_be_missing:
             policy.check_entries(study.sites_per_entry)
-        n_clusters = scope_of(study, settings.max_lags).most_clusters
-        if n_clusters > 1:
-            policy.check_entries(len(study.sites) // n_clusters)
 
     def units(study: Study) -> None:
         differ = unit_differences(study, settings.units)

@@ -9,7 +9,6 @@ from feddbn.core.designs.parts import N_PARTS
 from feddbn.core.statistics.moments import sums_length
 from feddbn.errors import SiteRefused
 from feddbn.federation.guards.study_plan import (
-    MOST_CLUSTERS,
     Asked,
     ScopeGuard,
     check_tasks,
@@ -22,7 +21,6 @@ from feddbn.federation.protocol.study import Study
 from feddbn.federation.protocol.task import Task, of_task
 from feddbn.federation.sums.in_view import LEAST, CountsQuestion
 from feddbn.federation.sums.survey import SurveyQuestion
-from feddbn.methods.selection import AUTO_GRIDS
 from feddbn.privacy.policy import ALWAYS_ALLOWED, TRANSFORMATIONS, SitePolicy
 from support.saying import refused
 
@@ -42,7 +40,12 @@ def study(method="oneshot", parameters=None, **more):
     [
         ("oneshot", {}, {}, "survey.first+gram.pairs+gram.rows+residuals.checks+loss.alone+gram.parts"),
         ("oneshot", {**PLAIN, "check_residuals": False}, {}, "gram.rows+gram.parts"),
-        ("oneshot", {**PLAIN, "use_nongaussian": "auto"}, {}, "gram.rows+residuals.checks+residuals.shapes+loss.alone+gram.parts"),
+        (
+            "oneshot",
+            {**PLAIN, "use_nongaussian": "auto"},
+            {},
+            "gram.rows+residuals.checks+residuals.shapes+loss.alone+gram.parts",
+        ),
         (
             "oneshot",
             {"features": "spline"},
@@ -82,9 +85,9 @@ def study(method="oneshot", parameters=None, **more):
         ("fdbnl", {**PLAIN, "n_lags": "auto"}, {}, "gram.rows+loss.rows+loss.sums"),
         (
             "pfdbnl",
-            {**PLAIN, "n_clusters": 2},
+            PLAIN,
             {},
-            "gram.rows+step.personal+step.finish+step.clusters",
+            "gram.rows+step.personal+step.finish",
         ),
         ("somebody-elses", {}, {}, ""),
     ],
@@ -128,12 +131,6 @@ def test_what_may_be_done_to_rows_is_what_a_study_leaves_open():
 def test_rows_are_held_out_only_where_something_is_chosen_by_them():
     assert scope_of(study("fdbnl", {"mu": 1.0}), 4).folds == ()
     assert scope_of(study("fdbnl", {"lambda_w": "auto"}), 4).folds == ((0, 2, 300), (1, 2, 300))
-
-
-def test_as_many_clusters_as_a_fit_tries():
-    assert max(AUTO_GRIDS["n_clusters"]) == MOST_CLUSTERS
-    assert scope_of(study("pfdbnl", {"n_clusters": "auto"}), 4).most_clusters == MOST_CLUSTERS
-    assert scope_of(study("pfdbnl"), 4).most_clusters == 1
 
 
 def test_a_method_of_another_package_is_bounded_by_the_policy_alone():

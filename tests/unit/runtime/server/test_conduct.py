@@ -156,7 +156,6 @@ WRONG = [
     (study(goal="check", parameters={"prepare.exogenous": ["w"]}), "'w'"),
     (study(parameters={"forbidden_edges": [["u", "v", 7]]}), "lag 7"),
     (study("fdbnl", {"required_edges": [["u", "v", 0], ["v", "u", 0]]}), "cycle"),
-    (study("pfdbnl", {"n_clusters": 9}), "n_clusters=9"),
     (study("pfdbnl", goal="select", select={"grid": {"mu": [0, 1]}}), "mu=0"),
     (study("changing", goal="check"), "'changing'"),
     (study(goal="check", privacy={**MASKED, "epsilon": 1.0}), "noise"),
