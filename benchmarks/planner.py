@@ -63,9 +63,7 @@ def fitted(one: dict, network: Linear, seed: int):
     protection = "noise" if one["masked"] else "exact"
     federation = feddbn.simulated(series(network, one, rng), protection=protection, random_state=seed)
     quick = {"check_residuals": False, "use_nongaussian": False, "features": "linear"}
-    return feddbn.OneShotDBN(one["n_lags"], federation=federation, **quick, **one["way"]).fit(
-        None
-    )
+    return feddbn.OneShotDBN(one["n_lags"], federation=federation, **quick, **one["way"]).fit(None)
 
 
 def simulated_power(one: dict, effect: float, n_edges: int, seed: int, fixed: Linear | None):

@@ -28,10 +28,8 @@ if TYPE_CHECKING:
     from feddbn.federation.sums.prepare import Prepare as Prepare
     from feddbn.methods.base import simulated as simulated
     from feddbn.methods.baselines import Average as Average
-    from feddbn.methods.baselines import BestSite as BestSite
     from feddbn.methods.baselines import Dynotears as Dynotears
     from feddbn.methods.baselines import LocalOnly as LocalOnly
-    from feddbn.methods.baselines import Vote as Vote
     from feddbn.methods.changing import ChangingDBN as ChangingDBN
     from feddbn.methods.continuous import ContinuousDBN as ContinuousDBN
     from feddbn.methods.fdbnl import FDBNL as FDBNL

@@ -63,8 +63,6 @@ class Method:
         Whether a study of it may promise differential privacy: all it asks for are sums that sites can protect by noise.
     is_personal
         Whether it learns one network per site (``dbns_``).
-    needs_truth
-        Whether `fit` wants the true network; such a method is a yardstick, not a method.
     predicts
         Whether its weights are effects of straight lines, so that rows can be predicted with them alone.
     reads_scales
@@ -103,7 +101,6 @@ class Method:
     in_studies: bool = False
     takes_noise: bool = False
     is_personal: bool = False
-    needs_truth: bool = False
     predicts: bool = True
     reads_scales: bool = False
     plain_messages: tuple[str, str] | None = None
@@ -160,7 +157,6 @@ _ROUNDS = (
     "Before the rounds a site sends its second moments; without that sum, plain messages of an iterative method determine "
     "them after a few rounds.",
 )
-_NETWORK = ("Its own network.", "What a site sends is the network it learned alone.")
 _MOMENTS_AND_NETWORK = (
     "Its second moments and its own network.",
     "A site sends its second moments, and then the network it learned alone.",
@@ -359,36 +355,6 @@ _ROWS = (
         citation=_CHEN,
         reads_scales=True,
         plain_messages=_MOMENTS_AND_NETWORK,
-    ),
-    Method(
-        name="vote",
-        cls="Vote",
-        module=_BASELINES,
-        label="Vote",
-        summary="edges that most sites find on their own",
-        assumes="linear effects; one network for all sites; enough rows at every site",
-        reveals="the survey; second moments; the edges of its own network, as counts",
-        rounds="4",
-        gives="a baseline: the edges that more than half of the sites find",
-        citation=_CHEN,
-        predicts=False,
-        reads_scales=True,
-        plain_messages=_MOMENTS_AND_NETWORK,
-    ),
-    Method(
-        name="best-site",
-        cls="BestSite",
-        module=_BASELINES,
-        label="Best",
-        summary="the single site nearest to the truth, which has to be known",
-        assumes="**the truth is known**",
-        reveals="its own network",
-        rounds="none",
-        gives="a yardstick for simulations, not a method",
-        citation=_CHEN,
-        needs_truth=True,
-        reads_scales=True,
-        plain_messages=_NETWORK,
     ),
     Method(
         name="local",

@@ -147,7 +147,6 @@ DOORS: dict[str, list[tuple[Callable[[], Any], str]]] = {
         (lambda: feddbn.compare_methods(made().sites, []), "methods"),
         (lambda: feddbn.compare_methods(made().sites, ["nope"]), "method='nope'"),
         (lambda: feddbn.compare_methods(made().sites, ["oneshot"], truth=model()), "truth"),
-        (fit(feddbn.BestSite), "truth="),
         (lambda: feddbn.score(made().truth, model()), "estimate"),
         (lambda: feddbn.score(made().truth, feddbn.DBN(np.zeros((2, 2)), np.zeros((1, 2, 2)))), "truth"),
         (lambda: feddbn.score_by_kind(None, made().truth), "truth"),

@@ -22,16 +22,15 @@ from sklearn.base import clone
 from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.constraints import EdgeConstraints
 from feddbn.core.statistics.moments import Moments
-from feddbn.core.statistics.parts import PartMoments, redrawn
+from feddbn.core.statistics.parts import redrawn
 from feddbn.core.threads import one_thread
 from feddbn.data.layout import Layout
 from feddbn.data.read import read_sites
 from feddbn.errors import ParameterError, ResidualsWarning
+from feddbn.federation.programs.curved import dispersion_program
 from feddbn.federation.programs.functions import CurvedMoments
 from feddbn.federation.programs.residual_checks import ResidualReport, network_checks_program
-from feddbn.federation.protocol.rows import Treatment, treated
-from feddbn.federation.protocol.task import Federation, ServerProgram, run_program
-from feddbn.federation.sums.gram import GramQuestion, parts_program
+from feddbn.federation.protocol.task import Federation, run_program
 from feddbn.federation.sums.prepare import AS_THEY_ARE
 from feddbn.federation.sums.treatment import AskedMoments, asked_moments_program
 from feddbn.method_table import METHODS
@@ -170,19 +169,21 @@ def confidence(
     names = running.variables
     n_lags = int(estimator.n_lags) * (2 if isinstance(estimator, LatentDBN) else 1)
     rows = _rows_to_resample(estimator, running, n_lags)
-    parts = run_program(rows.program(names, n_lags), running)
-    resampled = rows.drawn(parts, int(n_replicates), np.random.default_rng(random_state), len(names))
+    dispersion, _ = run_program(
+        dispersion_program(names, n_lags, rows.asked, rows.asked.moments, running), running
+    )
+    replicates = rows.drawn(dispersion, int(n_replicates), np.random.default_rng(random_state))
     table: pd.DataFrame
     if isinstance(estimator, LatentDBN):
         learn = partial(_marks, estimator, rows, names, n_lags)
-        table = mark_table(learn(resampled.full), _refits(learn, resampled, n_jobs, progress))
+        table = mark_table(learn(rows.whole), _refits(learn, replicates, n_jobs, progress))
         table.attrs.update(n_replicates=int(n_replicates), random_state=int(random_state))
         return table
     # Small solves are faster on one BLAS thread; joblib's own workers limit theirs.
     with one_thread():
         fitted = clone(estimator, safe=False)
-        full = fitted.fit_moments(rows.given(resampled.full), names)
-    found = _refits(partial(_weights, estimator, rows, names), resampled, n_jobs, progress)
+        full = fitted.fit_moments(rows.given(rows.whole), names)
+    found = _refits(partial(_weights, estimator, rows, names), replicates, n_jobs, progress)
     curved = None if rows.told is None else np.stack([one[1] for one in found])
     stacks = np.stack([one[0] for one in found])
     table = ConfidenceTable(confidence_table(full, stacks, level=level, threshold=threshold, curved=curved))
@@ -193,9 +194,8 @@ def confidence(
         inputs: tuple[int, ...] = ()
         if isinstance(fitted, DBNEstimator):
             limits, inputs = fitted._constraints(), fitted._inputs
-        network = fitted_network(full, limits, inputs, rows.treatment.center, rows.treatment, rows.asked)
-        moments = resampled.full if rows.asked is None else None
-        report = run_program(network_checks_program(network, moments), running)
+        network = fitted_network(full, limits, inputs, rows.asked.center, rows.asked.treatment, rows.asked)
+        report = run_program(network_checks_program(network), running)
     table.attrs.update(_said(report, full, getattr(estimator, "_warns", True)))
     return table
 
@@ -314,14 +314,14 @@ def _is_backward(mark: str) -> bool:
 
 def _refits(
     learn: Callable[[Moments], T],
-    resampled: _Resampled,
+    replicates: Sequence[Moments],
     n_jobs: int | None,
     progress: Callable[[int], None] | None,
 ) -> list[T]:
     """What is learned from each replicate."""
     found: list[T] = []
     with one_thread():
-        refits = (delayed(learn)(moments) for moments in resampled.replicates)
+        refits = (delayed(learn)(moments) for moments in replicates)
         for one in Parallel(n_jobs=n_jobs, return_as="generator")(refits):
             found.append(one)
             if progress is not None:
@@ -330,7 +330,7 @@ def _refits(
 
 
 def _weights(
-    estimator: MomentsEstimator, rows: _ResampledRows, names: tuple[str, ...], moments: Moments
+    estimator: MomentsEstimator, rows: _RowsToResample, names: tuple[str, ...], moments: Moments
 ) -> tuple[FloatArray, BoolArray]:
     """Weights of the network of a replicate, and where it has curves or products."""
     _refuse_empty(moments)
@@ -343,11 +343,11 @@ def _weights(
 
 
 def _marks(
-    estimator: LatentDBN, rows: _ResampledRows, names: tuple[str, ...], n_lags: int, moments: Moments
+    estimator: LatentDBN, rows: _RowsToResample, names: tuple[str, ...], n_lags: int, moments: Moments
 ) -> AncestralGraph:
     """Marks of the graph of a replicate."""
     _refuse_empty(moments)
-    removed = 0.0 if rows.asked is None else float(max(rows.asked.rank - 1.0, 0.0))
+    removed = float(max(rows.asked.rank - 1.0, 0.0))
     found: LatentDBN = clone(estimator).set_params(federation=None)
     return found.fit_summary(Summary(moments, names, n_lags, n_nuisances=removed)).ancestral_graph_
 
@@ -378,75 +378,49 @@ def _federation(data: Any, federation: Federation | None, layout: Layout, estima
 
 
 @dataclass(frozen=True)
-class _Resampled:
-    """Moments of all rows, and of resamples of their parts."""
-
-    full: Moments
-    replicates: tuple[Moments, ...]
-
-
-@dataclass(frozen=True)
-class _ResampledRows:
+class _RowsToResample:
     """What is resampled, and what its moments mean to an estimator.
 
     Attributes
     ----------
-    treatment, asked
-        What sites do to their rows, and the sums that decided about it, if there were any.
+    asked
+        The sums that decided what is done to rows, and their moments.
     told
         What the fit on all rows learned its curves from; None: rows are lagged values.
     report
         What that fit says about its residuals.
     """
 
-    treatment: Treatment
-    asked: AskedMoments | None = None
+    asked: AskedMoments
     told: CurvedMoments | None = None
     report: ResidualReport | None = None
 
-    def program(self, variables: tuple[str, ...], n_lags: int) -> ServerProgram[PartMoments]:
-        """Return the program that asks for their parts."""
-        plain = GramQuestion(n_lags=n_lags, variables=variables, center=self.treatment.center)
-        question = plain if self.told is None else self.told.question
-        return treated(parts_program(question), self.treatment)
+    @property
+    def whole(self) -> Moments:
+        """Moments of all rows."""
+        return self.asked.moments if self.told is None else self.told.moments
 
-    def drawn(self, parts: PartMoments, n: int, rng: np.random.Generator, d: int) -> _Resampled:
-        """All rows and resamples of their parts, with what levels took along, worth as many rows as the first sum has."""
-        asked, told, whole = self.asked, self.told, parts.whole
-        known = 1.0
-        if told is not None:
-            known = told.moments.n / whole.n
-        elif asked is not None and asked.n_rows > asked.moments.n:
-            # Where cells are empty rows are worth fewer than there are.
-            known = asked.moments.n / asked.n_rows
-        worth = known / max(parts.overdispersion(d) / known, 1.0)
-        whole, fewer = (Moments(whole.n * f, whole.mean, whole.scatter * f) for f in (known, worth))
-        every = [whole, *(redrawn(fewer, rng) for _ in range(n))]
-        if asked is not None and told is None and asked.treatment.row_model is None:
-            every = [asked.whole(moments, d) for moments in every]
-        return _Resampled(every[0], tuple(every[1:]))
+    def drawn(self, dispersion: float, n: int, rng: np.random.Generator) -> tuple[Moments, ...]:
+        """Resamples of all rows, which are worth fewer rows where parts differ."""
+        whole = self.whole
+        fewer = Moments(whole.n / dispersion, whole.mean, whole.scatter / dispersion)
+        return tuple(redrawn(fewer, rng) for _ in range(n))
 
     def given(self, moments: Moments) -> Moments | CurvedMoments:
         """Moments of a resample as ``fit_moments`` takes them."""
         return moments if self.told is None else self.told.of(moments)
 
 
-def _rows_to_resample(estimator: object, federation: Federation, n_lags: int) -> _ResampledRows:
+def _rows_to_resample(estimator: object, federation: Federation, n_lags: int) -> _RowsToResample:
     """Ask what a fit would ask first; rows of curves are resampled if it finds some.
 
     Resamples of rows with different levels would be confident about them, so rows are treated as in a fit.
     """
     curves_on = getattr(estimator, "curves_on", None)
     fit = None if curves_on is None else curves_on(federation)
-    if fit is not None and fit[2] is not None:
+    if fit is not None:
         outcome, report, curved = fit
         assert outcome.asked is not None
-        return _ResampledRows(outcome.asked.treatment, outcome.asked, curved.told, report)
+        return _RowsToResample(outcome.asked, *((curved.told, report) if curved is not None else ()))
     rows = estimator._rows_on(federation) if isinstance(estimator, DBNEstimator) else AS_THEY_ARE
-    if rows.is_settled:
-        return _ResampledRows(Treatment(center=rows.center))
-    if fit is not None and fit[0].asked is not None:
-        asked = fit[0].asked
-    else:
-        asked = run_program(asked_moments_program(federation.variables, n_lags, rows), federation)
-    return _ResampledRows(asked.treatment, asked)
+    return _RowsToResample(run_program(asked_moments_program(federation.variables, n_lags, rows), federation))

@@ -290,7 +290,7 @@ def demo(
     truth = federation.truth
     write_sites(federation, out / "data", FileFormat.csv)
     write_truth(federation, out / "truth.json")
-    methods = sorted(default_methods(truth, personal=False), key=lambda method: method.name != _FIRST)
+    methods = sorted(default_methods(personal=False), key=lambda method: method.name != _FIRST)
     sites = read_sites(out / "data")
     with progress("demo", total=len(methods)) as (watch, part), warnings_at_end() as found_by:
         lines = list(compare(sites, methods, {"n_lags": 1}, truth, observer=watch, start=part))

@@ -117,7 +117,7 @@ def fit(
     with progress(chosen.label) as (watch, _), warnings.catch_warnings():
         # The result carries these sentences and they are printed from there.
         warnings.simplefilter("ignore", ResultWarning)
-        estimator = fit_method(chosen, data, parameters, true, watch, layout=read.layout)
+        estimator = fit_method(chosen, data, parameters, watch, layout=read.layout)
     known = true if isinstance(true, DBN) else None
     result = Result.from_estimator(estimator, truth=known, keep_sums=keep_sums)
     result.save(out)
@@ -224,7 +224,7 @@ def compare(
     from feddbn.data import read_sites
 
     true = None if truth is None else read_truth(truth)
-    methods = [get_method(name) for name in method] if method else default_methods(true, personal)
+    methods = [get_method(name) for name in method] if method else default_methods(personal)
     parameters = given_parameters(methods, read, param, n_lags=parse_n_lags(n_lags))
     sites = read_sites(data, layout=read.with_kinds(parameters.get("kinds")))
     share = (0.0 if true is not None else 0.2) if held_out is None else held_out

@@ -12,7 +12,6 @@ import pandas as pd
 from feddbn.core.arrays import FloatArray
 from feddbn.core.constraints import Edge
 from feddbn.core.designs.features import callable_map, feature_map, register_feature_map
-from feddbn.core.designs.parts import least_rows
 from feddbn.core.orders.learn import (
     OrderLearner,
     UnitsCheck,
@@ -36,9 +35,9 @@ from feddbn.federation.programs.curved import (
     auto_program,
     curved_program,
     curves_of,
+    dispersion_program,
     learn_from_curved,
     replicated,
-    replicated_program,
 )
 from feddbn.federation.programs.functions import CurvedMoments
 from feddbn.federation.programs.oneshot import (
@@ -409,19 +408,15 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
         return with_discoveries(outcome, report, limits, fdr)
 
     def _replicated(self, fit: Fit, federation: Federation) -> ServerProgram[Fit]:
-        """Ask for parts of the rows, if sites answer that and have enough rows."""
-        tasks, names, outcome = federation.answered_tasks, self._variables, fit[0]
+        """With how much less rows count where parts of them differ."""
+        outcome, report, curved = fit
         assert outcome.asked is not None
-        reason = "many" if len(names) > MANY_NODES else ""
-        if tasks is not None and "gram.parts" not in tasks:
-            reason = "refused"
-        n = outcome.asked.n_rows or outcome.moments.n
-        if n < least_rows(outcome.moments.q) * len(federation.sites):
-            reason = "few"
-        if reason:
-            return replace(outcome, without_parts=reason), *fit[1:]
-        options = replace(self._settings.options, prepare=self._rows_on(federation))
-        return (yield from replicated_program(names, self._constraints(), options, fit, self._rng))
+        dispersion, why_not = yield from dispersion_program(
+            self._variables, outcome.n_lags, outcome.asked, outcome.moments, federation
+        )
+        n_sums = outcome.n_sums + (not why_not)
+        outcome = replace(outcome, dispersion=dispersion, without_parts=why_not, n_sums=n_sums)
+        return outcome, report, None if curved is None else replace(curved, outcome=outcome)
 
     @property
     def _rng(self) -> np.random.Generator:
@@ -501,8 +496,10 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
         dependent = outcome.dependent
         if unscaled is not None:
             dependent = dependent_findings(unscaled, names, self._inputs)
-        if identities:
-            groups = [one.members for one in identities]
+        groups = [one.members for one in identities]
+        if report is not None:
+            groups += [tuple(map(names.index, effects)) for effects in report.hidden]
+        if groups:
             learned = left_open(learned, without_direction(self._constraints(), groups))
         if outcome.q_values is None:
             # A level of false discoveries that somebody asks for decides instead.

@@ -192,7 +192,7 @@ class Result(Shown):
     --------
     >>> import feddbn
     >>> from feddbn.results.result import Result
-    >>> data = feddbn.simulate(d=3, n_sites=2, n_samples=200, random_state=0)
+    >>> data = feddbn.simulate(d=3, n_sites=2, n_samples=2000, random_state=0)
     >>> result = Result.from_estimator(feddbn.OneShotDBN().fit(data.sites))
     >>> result.method, result.status["converged"], len(result.edges)
     ('OneShotDBN', True, 5)

@@ -329,6 +329,7 @@ def test_a_text_column_beside_measurements_is_no_table_of_readings() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::feddbn.errors.ResultWarning")
 def test_a_fit_names_the_column_that_never_changes_at_one_site() -> None:
     sites = {name: table(n) for name, n in zip("abcd", (200, 210, 220, 230), strict=True)}
     sites["c"]["y"] = [7.0, np.nan] * 110

@@ -13,7 +13,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 import feddbn
-from feddbn import FDBNL, PFDBNL, BestSite, Rounds
+from feddbn import FDBNL, PFDBNL, Rounds
 from feddbn.data import read_sites
 from feddbn.errors import DataError, ParameterError
 from feddbn.federation.protocol.site import Site
@@ -25,19 +25,7 @@ pytestmark = [
 ]
 
 
-class KnowingBestSite(BestSite):
-    """The best site of networks without edges: what scikit-learn's checks fit has no truth."""
-
-    def fit(self, data, y=None, **options):
-        d = np.shape(data)[1] if np.ndim(data) == 2 else 1
-        names = [str(name) for name in getattr(data, "columns", [f"x{i}" for i in range(d)])]
-        empty = feddbn.DBN(np.zeros((d, d)), np.zeros((1, d, d)), names)
-        return super().fit(data, y, truth=empty, **options)
-
-
-KINDS = {
-    **{m.cls: KnowingBestSite if m.needs_truth else m.load() for m in METHODS.values()},
-}
+KINDS = {m.cls: m.load() for m in METHODS.values()}
 
 
 def quick(name):
@@ -53,9 +41,7 @@ EXPECTED_OF_ALL = {
     "check_fit2d_1sample": "refused, in our words: the site, its longest segment and n_lags are named",
 }
 FEW = "refused, in our words: too few readings at two distances of time"
-NO_SCORE = "shares of votes predict no values, so they have no score"
 EXPECTED = {
-    "Vote": {"check_fit_score_takes_y": NO_SCORE, "check_pipeline_consistency": NO_SCORE},
     "ContinuousDBN": {"check_fit2d_1feature": FEW},
 }
 
@@ -68,8 +54,6 @@ SLOW = {
     "MixedDBN",
     "LatentDBN",
     "Average",
-    "Vote",
-    "BestSite",
 }
 
 
@@ -102,9 +86,7 @@ MADE = feddbn.simulate(d=4, n_sites=3, n_samples=240, mean_degree=2, random_stat
 
 
 def fitted(name, sites=MADE.sites):
-    estimator = BestSite(rounds=Rounds(max_rounds=30)) if name == "BestSite" else quick(name)
-    extra = {"truth": MADE.truth} if name == "BestSite" else {}
-    return estimator.fit(sites, **extra)
+    return quick(name).fit(sites)
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -126,9 +108,8 @@ def test_nothing_can_be_read_before_a_fit(name):
 def test_a_fit_that_fails_leaves_nothing_behind(name):
     estimator = fitted(name)
     check_is_fitted(estimator)
-    extra = {"truth": MADE.truth} if name == "BestSite" else {}
     with pytest.raises(DataError):
-        estimator.fit({"a": np.zeros(5)}, **extra)
+        estimator.fit({"a": np.zeros(5)})
     with pytest.raises(NotFittedError):
         check_is_fitted(estimator)
 
@@ -150,7 +131,7 @@ def test_what_was_selected_does_not_survive_a_fit_without_selection():
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::feddbn.errors.ResidualsWarning")
+@pytest.mark.filterwarnings("ignore::feddbn.errors.ResultWarning")
 @pytest.mark.parametrize("name", every_kind({"ContinuousDBN"}))
 def test_a_stored_fit_holds_no_rows(name):
     def stored(n_rows):
@@ -158,12 +139,7 @@ def test_a_stored_fit_holds_no_rows(name):
         frames = {
             s: pd.DataFrame(rng.normal(size=(n_rows, 4)), columns=list("abcd")) for s in ("u", "v", "w")
         }
-        model = clone(quick(name))
-        if name == "BestSite":
-            model = BestSite(rounds=Rounds(max_rounds=30))
-            empty = feddbn.DBN(np.zeros((4, 4)), np.zeros((1, 4, 4)), list("abcd"))
-            return frames, pickle.dumps(model.fit(frames, truth=empty))
-        return frames, pickle.dumps(model.fit(frames))
+        return frames, pickle.dumps(clone(quick(name)).fit(frames))
 
     frames, small = stored(200)
     _, large = stored(4000)

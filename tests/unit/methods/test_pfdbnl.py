@@ -164,7 +164,7 @@ def test_answers_lost_on_the_way_are_part_of_the_next_one(fed, full) -> None:
     # The server's running mean is exactly the mean of what the sites hold.
     offered = np.mean([federation.site(n).state["personal.offered"] for n in federation.sites], axis=0)
     last = next(task for task, _ in reversed(federation.messages) if task.name == "step.finish")
-    assert np.allclose(last.arrays["C"][0], offered, atol=1e-12)
+    assert np.allclose(last.arrays["C"], offered, atol=1e-12)
 
 
 def test_server_never_receives_a_personal_graph(fed: feddbn.SimulatedFederation) -> None:

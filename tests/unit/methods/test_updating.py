@@ -177,9 +177,9 @@ def test_what_cannot_be_updated_says_so():
             Result.from_estimator(iterative, keep_sums=True)
         with refused(ParameterError, *options.values(), code="cannot-update"):
             feddbn.confidence(FDBNL(1, **options), first, n_replicates=2)
-    voted = feddbn.Vote(1).fit(first)
-    with refused(ParameterError, "Vote", code="cannot-update"):
-        voted.update(second)
+    mean = feddbn.Average(1).fit(first)
+    with refused(ParameterError, "Average", code="cannot-update"):
+        mean.update(second)
     with refused(ParameterError, code="curved"):
         OneShotDBN(1, features="quadratic").fit(first).update(second)
     gaps = {name: [table.copy() for table in tables] for name, tables in first.items()}

@@ -146,7 +146,9 @@ def test_segments_do_not_touch_and_sites_may_be_stacked():
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["lines", "repeats"])
 def test_a_fit_says_it_and_with_the_cure_learns_what_the_gaps_would_have_told(kind):
-    data = feddbn.simulate(d=5, n_sites=3, n_samples=500, mean_degree=2, w_range=(0.4, 0.8), random_state=701)
+    data = feddbn.simulate(
+        d=5, n_sites=3, n_samples=2000, mean_degree=2, w_range=(0.4, 0.8), random_state=701
+    )
     rows = {name: with_gaps(np.asarray(site[0])) for name, site in data.sites.items()}
     fill = (lambda x: x.interpolate()) if kind == "lines" else (lambda x: x.ffill())
     made = {name: fill(frame) for name, frame in rows.items()}

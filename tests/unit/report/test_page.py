@@ -293,7 +293,7 @@ COMPARED = {
     "held_out_share": 0.2,
     "methods": [
         dict(zip(COLUMNS, row, strict=True))
-        for row in (("<b>", -3.5, 2, 1.5, 4, False), ("Vote", None, 2, 1, 1, True))
+        for row in (("<b>", -3.5, 2, 1.5, 4, False), ("MixedDBN", None, 2, 1, 1, True))
     ],
 }
 
@@ -308,7 +308,7 @@ def test_a_comparison_is_on_the_page_and_names_what_did_not_finish():
     assert '<section id="held-out">' in page
     assert "&lt;b&gt; stopped" in page
     (table,) = held_out_tables({"comparison": COMPARED})
-    assert table.rows[1] == ("Vote", "–", "2", "1", "1")
+    assert table.rows[1] == ("MixedDBN", "–", "2", "1", "1")
 
 
 @pytest.mark.parametrize("odd", [{}, {"selection": None}, {"comparison": [1]}, {"selection": {"chosen": 3}}])

@@ -22,6 +22,8 @@ from feddbn.core.statistics.moments import Moments, correlations
 FEWEST = 3
 """Settings that must be there."""
 _LEVEL = 0.05
+_SMALL = 0.1
+"""A correlation that has to show if there is one: with few rows everything is calm."""
 _NEAR, _SURE = 3.0, 2.0
 _MOST_STEPS = 20_000
 
@@ -33,10 +35,11 @@ def critical(n_tests: int) -> float:
 
 def calm_variables(moments: Moments, d: int) -> list[int]:
     """The variables that do not go along with anything before their row, by moments of lagged rows that count as evidence."""
-    z = np.sqrt(moments.n) * np.abs(correlations(moments.scatter)[0])
-    if moments.q == d:
+    root, least = np.sqrt(moments.n), critical(d * (moments.q - d))
+    if moments.q == d or least > _SMALL * root:
         return []
-    return [int(j) for j in np.flatnonzero(z[:d, d:].max(axis=1) < critical(d * (moments.q - d)))]
+    z = root * np.abs(correlations(moments.scatter)[0])
+    return [int(j) for j in np.flatnonzero(z[:d, d:].max(axis=1) < least)]
 
 
 def knobs_among(calm: Collection[int], lagged: Moments, squares: Moments, d: int) -> list[int]:

@@ -7,7 +7,7 @@ read the same answer. A method that the method table does not have is bounded by
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from math import prod
 from typing import Any
 
@@ -24,7 +24,7 @@ from feddbn.federation.programs.alone import TASK as ALONE
 from feddbn.federation.programs.alone import alone_plan
 from feddbn.federation.programs.changing import changing_plan
 from feddbn.federation.programs.continuous import continuous_plan
-from feddbn.federation.programs.curved import CurveOptions, curved_columns, curved_plan
+from feddbn.federation.programs.curved import CurveOptions, curved_plan
 from feddbn.federation.programs.fdbnl import fdbnl_plan
 from feddbn.federation.programs.held_out import AUTO_GRIDS, default_grid, held_out_plan
 from feddbn.federation.programs.mixed import mixed_plan
@@ -115,10 +115,9 @@ def _plan_of_fit(study: Study) -> Plan:
         return planned.update
     if study.privacy.epsilon is not None:
         return planned.noisy
-    whole = planned.fit()
     if study.goal == "confidence":
-        return *whole, *planned.parts
-    return *whole, *planned.selection, *planned.parts
+        return *planned.fit(), *planned.parts
+    return *planned.fit(), *planned.selection, *planned.parts
 
 
 @dataclass(frozen=True)
@@ -251,17 +250,9 @@ class _StudyPlan:
 
     @property
     def parts(self) -> Plan:
-        """What that asks: of a fit the lagged rows, of confidence the columns that networks are of."""
-        if not self.n_parts:
-            return ()
-        d, features = len(self.study.variables), str(self.given.get("features", "linear"))
-        columns = usual = (self.n_lags * self.study.lag_reach + 1) * d
-        if features != "linear" and self.study.goal == "confidence":
-            has_products = bool(self.given.get("interactions", False))
-            columns = curved_columns(d, self.n_lags, features, has_products)
-            usual = usual if features == "auto" else columns
-        (most,) = parts_plan(columns)
-        return (replace(most, least=parts_plan(usual)[0].numbers),)
+        """What that asks about the lagged rows."""
+        columns = (self.n_lags * self.study.lag_reach + 1) * len(self.study.variables)
+        return parts_plan(columns) if self.n_parts else ()
 
     @property
     def selection(self) -> Plan:
@@ -296,9 +287,8 @@ def tasks_of(study: Study) -> tuple[str, ...]:
 
 def check_tasks(policy: SitePolicy, study: Study) -> None:
     """Refuse a study that is sure to ask for what a policy does not list, so that it does not begin in vain."""
-    # Without parts rows count as less than they are, and a fit says so.
-    spared = (ALONE,) if study.goal == "confidence" else (ALONE, "gram.parts")
-    sure = {ask.task for ask in plan_of(study) if ask.usual and ask.task not in spared}
+    # Without parts rows count as less than they are, and what is told says so.
+    sure = {ask.task for ask in plan_of(study) if ask.usual and ask.task not in (ALONE, "gram.parts")}
     lacking = [task for task in lacking_tasks(policy, study) if task in sure]
     if lacking:
         raise SiteRefused(

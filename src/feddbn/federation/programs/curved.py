@@ -22,6 +22,7 @@ from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.constraints import EdgeConstraints
 from feddbn.core.designs.design import Design
 from feddbn.core.designs.features import feature_map
+from feddbn.core.designs.parts import least_rows
 from feddbn.core.orders.doubts import doubtful_edges_of
 from feddbn.core.orders.groups import (
     CurvedNetwork,
@@ -42,6 +43,7 @@ from feddbn.core.orders.parents import MANY_NODES
 from feddbn.core.orders.search import MOST_WITHOUT_SCREENING, products_to_ask
 from feddbn.core.statistics.diagnostics import outputs_of
 from feddbn.core.statistics.moments import Moments, sums_length
+from feddbn.core.statistics.parts import UNKNOWN_DISPERSION
 from feddbn.core.statistics.residual_checks import (
     ResidualChecks,
     ResidualSums,
@@ -60,13 +62,7 @@ from feddbn.federation.programs.oneshot import (
 )
 from feddbn.federation.programs.residual_checks import ResidualReport, ResidualsQuestion, only_looked_at
 from feddbn.federation.protocol.rows import functions_of, treated
-from feddbn.federation.protocol.task import (
-    Plan,
-    Planned,
-    ServerProgram,
-    Task,
-    counted,
-)
+from feddbn.federation.protocol.task import Federation, Plan, Planned, ServerProgram, Task, counted
 from feddbn.federation.sums.gram import GramQuestion, parts_program
 from feddbn.federation.sums.prepare import Prepare
 from feddbn.federation.sums.treatment import AskedMoments, asked_moments_plan, asked_moments_program
@@ -412,34 +408,28 @@ Fit = tuple[OneShotOutcome, ResidualReport | None, CurvedOutcome | None]
 """What a server ends with: the network, what its residuals say, and its curves, if it has any."""
 
 
-def replicated_program(
-    variables: tuple[str, ...],
-    constraints: EdgeConstraints,
-    options: OneShotOptions,
-    fit: Fit,
-    rng: np.random.Generator,
-) -> ServerProgram[Fit]:
-    """Ask for the parts of the rows that a network was learned from, and learn again from resamples of them.
+def dispersion_program(
+    variables: tuple[str, ...], n_lags: int, asked: AskedMoments, moments: Moments, federation: Federation
+) -> ServerProgram[tuple[float, str]]:
+    """By how much parts of the rows that these moments are of differ more than chance, and why that is not known, if so.
 
-    Where a site refuses that, its rows count as less than they are.
+    Parts are asked for if sites answer that and have enough rows; where they are not known, rows count as less than they are.
     """
-    outcome, report, curved = fit
-    asked, d = outcome.asked, len(variables)
-    assert asked is not None
+    d, tasks, n_sites = len(variables), federation.answered_tasks, len(federation.sites)
+    if d > MANY_NODES:
+        return UNKNOWN_DISPERSION, "many"
+    if tasks is not None and "gram.parts" not in tasks:
+        return UNKNOWN_DISPERSION, "refused"
+    if (asked.n_rows or moments.n) < least_rows((n_lags + 1) * d) * n_sites:
+        return UNKNOWN_DISPERSION, "few"
     # What is a recording's own has been taken off.
-    is_own = asked.center == "recording"
-    level = None if is_own else np.tile(outcome.moments.mean[:d], outcome.n_lags + 1)
-    question = GramQuestion(n_lags=outcome.n_lags, variables=variables, center=asked.center, origin=level)
+    level = None if asked.center == "recording" else np.tile(moments.mean[:d], n_lags + 1)
+    question = GramQuestion(n_lags=n_lags, variables=variables, center=asked.center, origin=level)
     try:
-        parts, n_sums = yield from counted(treated(parts_program(question), asked.treatment))
+        parts = yield from treated(parts_program(question), asked.treatment)
     except (SiteRefused, NotEnoughSites):
-        return replace(outcome, without_parts="refused"), report, curved
-    known = min(outcome.moments.n / parts.whole.n, 1.0)
-    dispersion = parts.overdispersion(d) / known
-    outcome = replace(
-        outcome, n_sums=outcome.n_sums + n_sums, without_parts="", dispersion=max(dispersion, 1.0)
-    )
-    return outcome, report, None if curved is None else replace(curved, outcome=outcome)
+        return UNKNOWN_DISPERSION, "refused"
+    return max(parts.overdispersion(d) / min(moments.n / parts.whole.n, 1.0), 1.0), ""
 
 
 def replicated(

@@ -533,7 +533,7 @@ class _Look:
         if has_gaps and checks.n < FEWEST_COMPLETE:
             # What moments tell of hidden causes they tell without complete rows.
             unknown = ResidualReport(None, n_effective=outcome.moments.n, n_complete=round(checks.n))
-            fit, unknown = self._with_doubts(fit, unknown, self._hidden_causes(fit, 1.0), CLEAR_GAIN)
+            unknown = self._with_doubts(unknown, self._hidden_causes(fit, 1.0), CLEAR_GAIN)
             return replace(fit.outcome, n_sums=outcome.n_sums + 1), unknown
         if instead is not None and "curvature" in violations(checks):
             # A curve that is taken for a line leaves residuals that seem to have memory and changing variances: curves first.
@@ -563,7 +563,7 @@ class _Look:
             gain,
             fit.outcome.moments.n / factor,
         )
-        fit, report = self._with_doubts(fit, report, self._hidden_causes(fit, factor), _enough(checks))
+        report = self._with_doubts(report, self._hidden_causes(fit, factor), _enough(checks))
         return replace(fit.outcome, n_sums=n_sums, asked=outcome.asked, lag_scores=outcome.lag_scores), report
 
     def _checked(self, fit: _Fit) -> ServerProgram[tuple[ResidualChecks, bool]]:
@@ -671,17 +671,17 @@ class _Look:
         return replace(fit, outcome=replace(outcome, learned=learned, nongaussian=None))
 
     def _with_doubts(
-        self, fit: _Fit, report: ResidualReport, doubts: HiddenDoubts | None, enough: float
-    ) -> tuple[_Fit, ResidualReport]:
-        """The report with the doubts; if hidden causes gain `enough`, links between their effects have no direction."""
+        self, report: ResidualReport, doubts: HiddenDoubts | None, enough: float
+    ) -> ResidualReport:
+        """The report with the doubts; if hidden causes gain `enough`, it names their effects, between which no link has a
+        direction.
+        """
         report = replace(report, doubts=doubts)
         if doubts is None or not doubts.effects or doubts.gain < enough:
-            return fit, report
+            return report
         names = tuple(tuple(self.variables[j] for j in one) for one in doubts.effects)
         left = ("hidden", *report.left)
-        return _left_open(fit, doubts.effects), replace(
-            report, left=left, hidden=names, hidden_gain=doubts.gain
-        )
+        return replace(report, left=left, hidden=names, hidden_gain=doubts.gain)
 
     def _hidden_causes(self, fit: _Fit, factor: float) -> HiddenDoubts | None:
         """The edges that hidden causes could stand for; None if that cannot be told.
@@ -713,17 +713,6 @@ def _enough(checks: ResidualChecks) -> float:
     if "memory" in violations(checks):
         return np.inf
     return CLEAR_GAIN * max(1.0, (float(checks.kurtosis.max()) - 1.0) / 2.0)
-
-
-def _left_open(fit: _Fit, effects: Sequence[Sequence[int]]) -> _Fit:
-    """The same network, the directions of edges between effects of one hidden cause left open."""
-    together = {(i, j) for one in effects for i in one for j in one}
-    learned = fit.outcome.learned
-    orientation = tuple(
-        EdgeOrientation(e.source, e.target, 0.0) if (e.source, e.target) in together else e
-        for e in learned.orientation
-    )
-    return replace(fit, outcome=replace(fit.outcome, learned=replace(learned, orientation=orientation)))
 
 
 def _is_mirrored(outcome: OneShotOutcome) -> bool:

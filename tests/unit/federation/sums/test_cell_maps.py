@@ -59,7 +59,7 @@ CODED, EMPTY = with_cells(CODE), with_cells(np.nan)
         ("OneShotDBN", dict(AS_THEY_ARE)),
         ("FDBNL", {}),
         ("PFDBNL", {}),
-        ("Vote", {}),
+        ("Average", {}),
         ("ChangingDBN", {}),
         ("LatentDBN", {}),
     ],
