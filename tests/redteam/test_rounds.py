@@ -52,7 +52,7 @@ OTHER_PERSONAL_ROUNDS = [
     {"lambda_a": 0.0},
     {"w_threshold": 0.0},
     {"a_threshold": 0.3},
-    {"C": np.full((1, Q, D), 2e6)},
+    {"C": np.full((Q, D), 2e6)},
     {"metric": POLE},
     {"scale": np.full(Q, 2.0)},
     {"mean_rows": 100.0},
@@ -139,7 +139,7 @@ def liar(sites):
     return Liar(sites, sites.study("pfdbnl")).keys()
 
 
-C = np.random.default_rng(0).normal(size=(1, Q, D))
+C = np.random.default_rng(0).normal(size=(Q, D))
 
 
 def test_no_round_tells_one_site_to_go_on_and_the_others_to_begin_anew(sites, liar):

@@ -268,8 +268,8 @@ HEAD = f'name = "s"\nvariables = ["u", "v"]\nsites = ["a", "b", "c", "d"]\n{ABOU
         ),
         ('method = "fdbnl"\ngoal = "compare"', "goal = 'compare'"),
         (
-            'method = "fdbnl"\ngoal = "compare"\n[compare]\nagainst = ["latent"]',
-            "'latent'",
+            'method = "fdbnl"\ngoal = "compare"\n[compare]\nagainst = ["average"]',
+            "'average'",
         ),
         ('method = "fdbnl"\ngoal = "compare"\n[compare]\nagainst = ["FDBNL"]', "FDBNL"),
         (
