@@ -261,7 +261,7 @@ def _by_chance(rows: FloatArray, m: int, rng: np.random.Generator) -> list[float
     """The highest score of any variable if the m rows of the window are any of all rows: a permutation of rows."""
     z = (rows - rows.mean(axis=0)) / rows.std(axis=0)
     squares, n = (z**2).sum(axis=0), len(z) - m
-    found = []
+    found: list[float] = []
     for _ in range(_NULL_DRAWS):
         drawn = z[rng.choice(len(z), m, replace=False, shuffle=False)]
         mean = -drawn.sum(axis=0) / n
