@@ -153,9 +153,9 @@ def confidence(
     >>> data = feddbn.simulate(d=3, n_sites=2, n_samples=200, random_state=0)
     >>> table = feddbn.confidence(feddbn.OneShotDBN(), data.sites, n_replicates=4)
     >>> table[["source", "target", "lag", "probability"]].head(2).values.tolist()
-    [['x2', 'x1', 0, 1.0], ['x0', 'x2', 1, 1.0]]
+    [['x2', 'x1', 0, 1.0], ['x0', 'x0', 1, 1.0]]
     >>> feddbn.confidence(feddbn.LatentDBN(), data.sites, n_replicates=4)[["source", "target", "mark"]].values.tolist()[0]
-    ['x0', 'x0', 'o->']
+    ['x0', 'x2', 'o->']
     """
     _check_estimator(estimator)
     whole(2).check("n_replicates", n_replicates)
