@@ -538,6 +538,16 @@ def with_shapes(learned: Learned, dispersion: float = 1.0) -> Learned:
     return replace(learned, shares=shares)
 
 
+def with_directions(learned: Learned, before: Learned, factor: float) -> Learned:
+    """The same with the directions that the shape of the noise gave an earlier network, their evidence divided by a factor."""
+    told = [
+        replace(e, score_difference=e.score_difference / factor) for e in before.orientation if e.by_shape
+    ]
+    pairs = {frozenset((e.source, e.target)) for e in told}
+    others = [e for e in learned.orientation if frozenset((e.source, e.target)) not in pairs]
+    return replace(learned, orientation=(*others, *told))
+
+
 def agreed(learned: Learned, limits: EdgeConstraints) -> Learned:
     """The network that agrees with its probabilities: every edge, or link, above one half, and no other.
 

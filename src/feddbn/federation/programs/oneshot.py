@@ -25,6 +25,7 @@ from feddbn.core.orders.learn import (
     choose_lags,
     firmness_of,
     refit,
+    with_directions,
 )
 from feddbn.core.orders.nongaussian import (
     N_FEATURES,
@@ -428,8 +429,8 @@ def _without(support: BoolArray, edges: Sequence[Edge]) -> BoolArray:
 #
 # What was found and what is left is the report; sentences are made of it elsewhere.
 
-LARGE_SHARED = 1.15
-"""Squares of different residuals of a row whose mean product is above this do not come from independent noises."""
+LARGE_SHARED = 0.05
+"""Squares of different residuals of a row that correlate more than this, in the mean, do not come from independent noises."""
 
 
 Instead = Callable[
@@ -654,7 +655,7 @@ class _Look:
         return _Fit(replace(outcome, moments=moments), filtered, to_learned, rho)
 
     def _tempered(self, fit: _Fit, factor: float, is_shared: bool) -> _Fit:
-        """Learn again as from fewer rows; where the noise's shape decided about edges, only their probabilities.
+        """Learn again as from fewer rows; what the noise's shape said of directions stays, for as many rows.
 
         Shapes decide rightly only while noises are independent: not if their variances change together.
         """
@@ -665,10 +666,10 @@ class _Look:
         again = learn_from_moments(
             fewer, self.variables, limits, replace(self.settled, n_lags=outcome.n_lags), self.rng
         )
-        learned = again.learned
-        if outcome.nongaussian is not None and outcome.nongaussian.used and not is_shared:
-            return fit
-        return replace(fit, outcome=replace(outcome, learned=learned, nongaussian=None))
+        if is_shared:
+            return replace(fit, outcome=replace(outcome, learned=again.learned, nongaussian=None))
+        learned = with_directions(again.learned, outcome.learned, factor)
+        return replace(fit, outcome=replace(outcome, learned=learned))
 
     def _with_doubts(
         self, report: ResidualReport, doubts: HiddenDoubts | None, enough: float
