@@ -58,7 +58,7 @@ def _slow_basis(n: int, periods: tuple[float, ...]) -> FloatArray:
 
 def without_slow_part(values: FloatArray, periods: tuple[float, ...] = ()) -> FloatArray:
     """The rows of a recording without a cubic in time and cycles, or if they are few without their mean; NaN stays NaN."""
-    n, d = values.shape
+    n = len(values)
     absent = np.isnan(values) if may_lack_cells(values) else None
     if absent is None or not absent.any():
         Q = _slow_basis(n, periods) if n <= _KEPT_ROWS else np.linalg.qr(_slow_columns(n, periods))[0]
