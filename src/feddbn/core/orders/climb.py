@@ -47,11 +47,11 @@ def climbed(
     q, d = start.shape
     together, found = max(1, _NUMBERS // (d * q * q)), list[BoolArray]()
     for first in range(0, len(resamples), together):
-        networks = _Networks(resamples[first : first + together], start, limits, is_equal)
+        networks = _Networks(resamples[first : first + together], start | limits.required, limits, is_equal)
         networks.climb(criterion.for_orders, rng)
         # As in other searches edges are selected at their full price.
         networks.climb(criterion)
-        found += list(networks.on)
+        found += list(networks.on | limits.required)
     return found
 
 
@@ -68,19 +68,21 @@ class _Networks:
         self.most = max(0, min(q - 1, int((self.n - 1) // 2)))
         self.swept = np.repeat(np.stack([correlations(one)[0] for one in scatter])[:, None], d, axis=1)
         self.on = np.zeros((B, q, d), dtype=bool)
-        # What joining or leaving changes, and what is left of each node.
+        # What it changes that a column joins or leaves, what is left of each node, and what does not follow from parents.
         self.change, self.left = np.zeros((B, q, d)), np.ones((B, d))
+        self.free = np.ones((B, q, d), dtype=bool)
         every = np.arange(B)
         for j in range(d):
             self._look(every, np.full(B, j))
-        for k, j in np.argwhere(start | limits.required).tolist():
-            self._toggle(every, np.full(B, k), np.full(B, j))
+        for k, j in np.argwhere(start).tolist():
+            b = every[self.free[:, k, j]]
+            self._toggle(b, np.full(len(b), k), np.full(len(b), j))
 
     def _look(self, b: IntArray, j: IntArray) -> None:
         A = self.swept[b, j]
         pivot, place = np.diagonal(A, axis1=1, axis2=2), np.arange(len(b))
-        is_far = np.abs(pivot) > COLLINEAR
-        self.change[b, :, j] = np.where(is_far, -(A[place, :, j] ** 2) / np.where(is_far, pivot, 1.0), 0.0)
+        free = self.free[b, :, j] = np.abs(pivot) > COLLINEAR
+        self.change[b, :, j] = np.where(free, -(A[place, :, j] ** 2) / np.where(free, pivot, 1.0), 0.0)
         self.left[b, j] = np.maximum(pivot[place, j], NO_RESIDUAL)
 
     def _toggle(self, b: IntArray, k: IntArray, j: IntArray) -> None:
@@ -117,16 +119,16 @@ class _Networks:
 
     def _costs(self, criterion: Criterion, turns: bool) -> FloatArray:
         """(B, q or q + d, d) what it costs to add or drop each edge, and then to turn it; infinite: that is not allowed."""
-        B, q, d = self.on.shape
+        _, q, d = self.on.shape
         used = self.on[:, :d].sum(axis=(1, 2)), self.on[:, d:].sum(axis=(1, 2))
         prices = criterion.marginal(self.n, d, q // d - 1, *used)[:, :, None]
         allowed, required = self.limits.allowed, self.limits.required
         W = self.on[:, :d]
         reach = _reach(W)
         # Nothing is added that closes a cycle.
-        adds = np.broadcast_to(allowed, self.on.shape).copy()
+        may_join = allowed & self.free & (self.on.sum(axis=1) < self.most)[:, None, :]
+        adds = may_join.copy()
         adds[:, :d] &= ~(reach | np.eye(d, dtype=bool)).transpose(0, 2, 1)
-        adds &= (self.on.sum(axis=1) < self.most)[:, None, :]
         change = self.change
         if self.is_equal:
             rss = self.total * self.left
