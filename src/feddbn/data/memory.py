@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -39,7 +40,8 @@ class ArrayRecording:
 class MemorySite:
     """A site's recordings in memory; `n_dropped_rows` were left out (missing values) when they were read.
 
-    `remarks` say what was decided on reading, `step` is the length of a step, None without times.
+    `remarks` say what was decided on reading, `step` is the length of a step, None without times. `views` remembers how it
+    was seen: it can be computed again.
 
     Examples
     --------
@@ -55,6 +57,7 @@ class MemorySite:
     n_dropped_rows: int = 0
     remarks: tuple[Finding, ...] = ()
     step: str | None = None
+    views: dict[Any, SiteData] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def recordings(self) -> Iterator[ArrayRecording]:
         """Yield the recordings."""

@@ -25,7 +25,7 @@ many of these. Shares depend neither on units nor on the number of rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import product
 from typing import Literal
@@ -35,6 +35,7 @@ from scipy.special import chdtrc, expit
 
 from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.constraints import EdgeConstraints, causes_first, has_cycle, strongest_acyclic
+from feddbn.core.orders.climb import climbed
 from feddbn.core.orders.groups import Groups, fits_of
 from feddbn.core.orders.parents import MANY_NODES, Criterion, ParentRegressions, Parents
 from feddbn.core.orders.search import NoiseVariance, OrderResult, OrderSearch, search_order
@@ -351,9 +352,8 @@ def explained_shares(scatter: FloatArray, C: FloatArray) -> FloatArray:
 
 N_NETWORKS, FEWER_NETWORKS = 24, 4
 """Resamples, and with more variables than `MANY_NODES`."""
-_FEW_NODES = 40
-"""Up to so many variables every resample is searched from the beginning: a search that starts at the network of all rows
-finds it again more often than other rows would."""
+_FEW_NODES = 60
+"""Up to so many variables all resamples are searched together."""
 
 
 @dataclass(frozen=True)
@@ -455,22 +455,37 @@ class OrderLearner:
         return Learned(best.support, best.order, noise, firm, units, best.score, network, search)
 
     def replicated(
-        self, found: Learned, draws: Iterable[Moments], limits: EdgeConstraints, curves_direct: bool = False
+        self,
+        found: Learned,
+        n: float,
+        limits: EdgeConstraints,
+        rng: np.random.Generator,
+        curves_direct: bool = False,
     ) -> Learned:
-        """The same network with the shares of those that resamples of its rows lead to.
+        """The same network with the shares of those that n normal rows lead to, distributed as those it was learned from.
 
-        A resample is searched with the noise that was chosen from all rows, and counts the rows that it says. A curve directs
-        an edge where asked to.
+        A resample is searched with the noise that was chosen from all rows. A curve directs an edge where asked to.
         """
-        networks = []
-        for moments in draws:
-            fits = fits_of(moments, limits.d, self.groups)
-            search = OrderSearch(moments, limits, self.criterion.for_orders, found.noise.kind, fits)
-            is_small = limits.d <= _FEW_NODES and self.groups is None
-            best = search.run(0, np.random.default_rng(0)) if is_small else search.run_from(found.network)
-            if not fits.is_priced:
-                best = search.select_edges(best, self.criterion)
-            networks.append((best.support, _settled(search, best, curves_direct)))
+        rows, d, kind = found.search.moments, limits.d, found.noise.kind
+        whole = Moments(n, rows.mean, rows.scatter * (n / rows.n))
+        resamples = (redrawn(whole, rng) for _ in range(N_NETWORKS if d <= MANY_NODES else FEWER_NETWORKS))
+
+        def near(moments: Moments) -> tuple[OrderSearch, OrderResult]:
+            fits = fits_of(moments, d, self.groups)
+            search = OrderSearch(moments, limits, self.criterion.for_orders, kind, fits)
+            return search, search.run_from(found.network)
+
+        if self.groups is None and d <= _FEW_NODES:
+            start = near(whole)[1].support
+            supports = climbed(list(resamples), start, limits, self.criterion, kind == "equal", rng)
+            fixed = ~limits.allowed[:d].T
+            networks = [(one, compelled_edges(one, one[:d] & fixed)) for one in supports]
+        else:
+            networks = []
+            for search, best in map(near, resamples):
+                if not search.regressions.is_priced:
+                    best = search.select_edges(best, self.criterion)
+                networks.append((best.support, _settled(search, best, curves_direct)))
         return replace(found, shares=Shares.of(networks))
 
     def _check_units(
@@ -510,19 +525,6 @@ def _settled(search: OrderSearch, found: OrderResult, curves_direct: bool) -> Bo
             if t >= len(found.support) and rows[0] < d:
                 settled[list(rows), j] = True
     return settled
-
-
-def draws(found: Learned, n: float, rng: np.random.Generator) -> Iterator[Moments]:
-    """Yield moments that n normal rows may have, distributed as those that a network was learned from."""
-    rows = found.search.moments
-    as_many = Moments(n, rows.mean, rows.scatter * (n / rows.n))
-    for _ in range(n_networks(found.search.d)):
-        yield redrawn(as_many, rng)
-
-
-def n_networks(d: int) -> int:
-    """How many resamples shares of so many variables are taken over."""
-    return N_NETWORKS if d <= MANY_NODES else FEWER_NETWORKS
 
 
 def with_shapes(learned: Learned, dispersion: float = 1.0) -> Learned:

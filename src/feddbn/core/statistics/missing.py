@@ -57,7 +57,7 @@ def pairwise_sums(rows: FloatArray, basis: FloatArray | None = None) -> tuple[Fl
     if basis is not None:
         Q = _orthonormal(basis)
         present &= present.sum(axis=0) > Q.shape[1]
-        values -= Q @ _own_coefficients(values, present, Q)
+        values -= Q @ own_coefficients(values, present, Q)
         values[~present] = 0.0
     seen = present.astype(np.float64)
     return seen.T @ seen, values.T @ values
@@ -329,7 +329,7 @@ def _off_basis(rows: FloatArray, Q: FloatArray, patterns: _Patterns) -> FloatArr
     """
     present = ~np.isnan(rows)
     values = np.where(present, rows, 0.0)
-    coefficients = _own_coefficients(values, present, Q)
+    coefficients = own_coefficients(values, present, Q)
     left = patterns.fill(values - Q @ coefficients)
     change = Q.T @ left
     direction, size = change, patterns.square(change)
@@ -346,7 +346,7 @@ def _off_basis(rows: FloatArray, Q: FloatArray, patterns: _Patterns) -> FloatArr
     return left - Q @ (Q.T @ left)
 
 
-def _own_coefficients(values: FloatArray, present: BoolArray, Q: FloatArray) -> FloatArray:
+def own_coefficients(values: FloatArray, present: BoolArray, Q: FloatArray) -> FloatArray:
     """(k, q) least-squares coefficients of each column over its present cells; absent values are 0."""
     n, k = Q.shape
     q = values.shape[1]

@@ -36,7 +36,6 @@ from feddbn.core.orders.learn import (
     OrderLearner,
     choose_lags,
     chosen_groups,
-    draws,
     straight_score,
 )
 from feddbn.core.orders.parents import MANY_NODES
@@ -447,7 +446,7 @@ def replicated(
     found, doubted = outcome.learned, outcome.doubted
     if outcome.beside is not None:
         found, limits, doubted = _without_doubts(found, learn, limits, outcome.beside, n, rng)
-    learned = learn.replicated(found, draws(found, n, rng), limits, curves_direct)
+    learned = learn.replicated(found, n, limits, rng, curves_direct)
     return replace(outcome, learned=learned, doubted=doubted)
 
 
