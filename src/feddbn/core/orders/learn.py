@@ -541,7 +541,7 @@ def with_shapes(learned: Learned, dispersion: float = 1.0) -> Learned:
 
 
 def with_directions(learned: Learned, before: Learned, factor: float) -> Learned:
-    """The same with the directions that the shape of the noise gave an earlier network, their evidence divided by a factor."""
+    """The same with directions that the shape of the noise gave an earlier network, their evidence divided by a factor."""
     told = [
         replace(e, score_difference=e.score_difference / factor) for e in before.orientation if e.by_shape
     ]
