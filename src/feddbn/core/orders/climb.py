@@ -24,8 +24,9 @@ from feddbn.core.constraints import EdgeConstraints
 from feddbn.core.orders.parents import NO_RESIDUAL, Criterion
 from feddbn.core.statistics.moments import COLLINEAR, Moments, correlations
 
-_HOTTEST, _DRAWN = 20.0, 150
-"""The temperature of the first move, and how many moves are drawn; then each is the best one, as long as it helps."""
+_HOTTEST, _WARMEST, _DRAWN = 20.0, 3.0, 150
+"""The temperature of the first move, that of equal variances (which have no equivalents), and how many moves are drawn; then
+each is the best one, as long as it helps."""
 _MOST_MOVES = 1000
 _IMPROVEMENT = 1e-6
 _NUMBERS = 1 << 22
@@ -99,9 +100,9 @@ class _Networks:
     def climb(self, criterion: Criterion, rng: np.random.Generator | None = None) -> None:
         """Make the best moves until none helps; with `rng` edges may be turned, and the first moves are drawn."""
         B, q, d = self.on.shape
-        every = np.arange(B)
+        every, hottest = np.arange(B), 2 * (_WARMEST if self.is_equal else _HOTTEST)
         for move in range(_MOST_MOVES):
-            heat = 0.0 if rng is None else 2 * _HOTTEST * max(1.0 - move / _DRAWN, 0.0)
+            heat = 0.0 if rng is None else hottest * max(1.0 - move / _DRAWN, 0.0)
             costs = self._costs(criterion, turns=rng is not None)
             if heat and rng is not None:
                 costs += heat * np.log(rng.standard_exponential(costs.shape))
