@@ -447,12 +447,23 @@ class OrderLearner:
         searches, noise = choose_noise(
             gram, limits, self.criterion, self.noise_variance, self.n_restarts, rng, fits
         )
-        search, best = searches[noise.kind]
-        network, asked = settle_directions(search, best)
-        best = network if fits.is_priced else search.select_edges(network, self.criterion)
-        firm = tuple(firmness_of(best.support, asked))
         units = None if fits.is_priced else self._check_units(searches, noise, rng)
+        return self._learned(*searches[noise.kind], noise, units)
+
+    def _learned(
+        self, search: OrderSearch, best: OrderResult, noise: NoiseChoice, units: UnitsCheck | None
+    ) -> Learned:
+        network, asked = settle_directions(search, best)
+        best = network if search.regressions.is_priced else search.select_edges(network, self.criterion)
+        firm = tuple(firmness_of(best.support, asked))
         return Learned(best.support, best.order, noise, firm, units, best.score, network, search)
+
+    def narrowed(self, found: Learned, limits: EdgeConstraints) -> Learned:
+        """The network of the same moments under narrower limits, searched from the one found."""
+        old, criterion = found.search, self.criterion.for_orders
+        search = OrderSearch(old.moments, limits, criterion, found.noise.kind, old.regressions)
+        best = search.run_from(search.adopt(found.support & limits.allowed))
+        return self._learned(search, best, found.noise, found.units)
 
     def replicated(
         self,
