@@ -8,9 +8,9 @@ Moves add, drop or turn one edge. For every resample and node there is the matri
 where A_kk is positive for what is no parent and negative for what is one. So all moves of all networks cost one formula,
 and a move one sweep; sweeping twice undoes it.
 
-A search that begins at the network of all rows stays there more often than other rows would. So its first moves are drawn:
-with a temperature T that falls to zero, twice T times a Gumbel variable is taken off what each move costs. What is found
-then is near the best network of its resample, and may be any of those that are equivalent to it.
+They begin at networks of some resamples, as one network to begin with would be found again more often than other rows
+would find it, and their first moves are drawn: with a temperature T that falls to zero, twice T times a Gumbel variable is
+taken off what each move costs. What is found is near the best network, and may be any of those that are equivalent to it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from feddbn.core.constraints import EdgeConstraints
 from feddbn.core.orders.parents import NO_RESIDUAL, Criterion
 from feddbn.core.statistics.moments import COLLINEAR, Moments, correlations
 
-_HOTTEST, _DRAWN = 20.0, 150
+_HOTTEST, _DRAWN = 10.0, 100
 """The temperature of the first move, and how many moves are drawn; then each is the best one, as long as it helps."""
 _MOST_MOVES = 1000
 _IMPROVEMENT = 1e-6
@@ -34,20 +34,22 @@ _NUMBERS = 1 << 22
 
 def climbed(
     resamples: Sequence[Moments],
-    start: BoolArray,
+    starts: Sequence[BoolArray],
     limits: EdgeConstraints,
     criterion: Criterion,
     is_equal: bool,
     rng: np.random.Generator,
 ) -> list[BoolArray]:
-    """((p+1) d, d) edges of a network of each resample; all have as many rows. They are searched from `start`.
+    """((p+1) d, d) edges of a network of each resample; all have as many rows, and begin at `starts` in turn.
 
     With `is_equal` all noises have one variance.
     """
-    q, d = start.shape
+    q, d = starts[0].shape
     together, found = max(1, _NUMBERS // (d * q * q)), list[BoolArray]()
     for first in range(0, len(resamples), together):
-        networks = _Networks(resamples[first : first + together], start | limits.required, limits, is_equal)
+        some = resamples[first : first + together]
+        begins = np.stack([starts[k % len(starts)] for k in range(first, first + len(some))])
+        networks = _Networks(some, begins | limits.required, limits, is_equal)
         networks.climb(criterion.for_orders, rng)
         # As in other searches edges are selected at their full price.
         networks.climb(criterion)
@@ -59,10 +61,9 @@ class _Networks:
     """Networks in the making: `on` (B, q, d) are their edges."""
 
     def __init__(
-        self, resamples: Sequence[Moments], start: BoolArray, limits: EdgeConstraints, is_equal: bool
+        self, resamples: Sequence[Moments], begins: BoolArray, limits: EdgeConstraints, is_equal: bool
     ) -> None:
-        q, d = start.shape
-        B, scatter = len(resamples), np.stack([one.scatter for one in resamples])
+        (B, q, d), scatter = begins.shape, np.stack([one.scatter for one in resamples])
         self.n, self.is_equal, self.limits = float(resamples[0].n), is_equal, limits
         self.total = np.diagonal(scatter, axis1=1, axis2=2)[:, :d]
         self.most = max(0, min(q - 1, int((self.n - 1) // 2)))
@@ -74,8 +75,8 @@ class _Networks:
         every = np.arange(B)
         for j in range(d):
             self._look(every, np.full(B, j))
-        for k, j in np.argwhere(start).tolist():
-            b = every[self.free[:, k, j]]
+        for k, j in np.argwhere(begins.any(axis=0)).tolist():
+            b = np.flatnonzero(begins[:, k, j] & self.free[:, k, j])
             self._toggle(b, np.full(len(b), k), np.full(len(b), j))
 
     def _look(self, b: IntArray, j: IntArray) -> None:

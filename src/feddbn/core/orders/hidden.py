@@ -297,7 +297,7 @@ def find_hidden_causes(
         return None
     prices = Criterion(criterion.for_orders.c)
     price = prices.c * float(np.log(moments.n))
-    found = [OrderSearch(moments, constraints, prices, kind).run(2, rng) for kind in ("equal", "free")]
+    found = [OrderSearch(moments, constraints, prices, kind).run(0, rng) for kind in ("equal", "free")]
     if 2 * max(_alike(network, moments.n)[1] for network in found) < d:
         return None
     base = min(score_with_exceptions(network, moments.n, price) for network in found)

@@ -353,7 +353,8 @@ def explained_shares(scatter: FloatArray, C: FloatArray) -> FloatArray:
 N_NETWORKS, FEWER_NETWORKS = 24, 4
 """Resamples, and with more variables than `MANY_NODES`."""
 _FEW_NODES = 60
-"""Up to so many variables all resamples are searched together."""
+"""Up to so many variables all resamples are searched together, from the networks of `_N_STARTS` of them."""
+_N_STARTS = 6
 
 
 @dataclass(frozen=True)
@@ -447,12 +448,23 @@ class OrderLearner:
         searches, noise = choose_noise(
             gram, limits, self.criterion, self.noise_variance, self.n_restarts, rng, fits
         )
-        search, best = searches[noise.kind]
-        network, asked = settle_directions(search, best)
-        best = network if fits.is_priced else search.select_edges(network, self.criterion)
-        firm = tuple(firmness_of(best.support, asked))
         units = None if fits.is_priced else self._check_units(searches, noise, rng)
+        return self._learned(*searches[noise.kind], noise, units)
+
+    def _learned(
+        self, search: OrderSearch, best: OrderResult, noise: NoiseChoice, units: UnitsCheck | None
+    ) -> Learned:
+        network, asked = settle_directions(search, best)
+        best = network if search.regressions.is_priced else search.select_edges(network, self.criterion)
+        firm = tuple(firmness_of(best.support, asked))
         return Learned(best.support, best.order, noise, firm, units, best.score, network, search)
+
+    def narrowed(self, found: Learned, limits: EdgeConstraints) -> Learned:
+        """The network of the same moments under narrower limits, searched from the one found."""
+        old, criterion = found.search, self.criterion.for_orders
+        search = OrderSearch(old.moments, limits, criterion, found.noise.kind, old.regressions)
+        best = search.run_from(search.adopt(found.support & limits.allowed))
+        return self._learned(search, best, found.noise, found.units)
 
     def replicated(
         self,
@@ -470,19 +482,19 @@ class OrderLearner:
         whole = Moments(n, rows.mean, rows.scatter * (n / rows.n))
         resamples = (redrawn(whole, rng) for _ in range(N_NETWORKS if d <= MANY_NODES else FEWER_NETWORKS))
 
-        def near(moments: Moments) -> tuple[OrderSearch, OrderResult]:
+        def searched(moments: Moments) -> OrderSearch:
             fits = fits_of(moments, d, self.groups)
-            search = OrderSearch(moments, limits, self.criterion.for_orders, kind, fits)
-            return search, search.run_from(found.network)
+            return OrderSearch(moments, limits, self.criterion.for_orders, kind, fits)
 
         if self.groups is None and d <= _FEW_NODES:
-            start = near(whole)[1].support
-            supports = climbed(list(resamples), start, limits, self.criterion, kind == "equal", rng)
-            fixed = ~limits.allowed[:d].T
+            drawn, fixed = list(resamples), ~limits.allowed[:d].T
+            starts = [searched(one).run(0, rng).support for one in drawn[:_N_STARTS]]
+            supports = climbed(drawn, starts, limits, self.criterion, kind == "equal", rng)
             networks = [(one, compelled_edges(one, one[:d] & fixed)) for one in supports]
         else:
             networks = []
-            for search, best in map(near, resamples):
+            for search in map(searched, resamples):
+                best = search.run_from(found.network)
                 if not search.regressions.is_priced:
                     best = search.select_edges(best, self.criterion)
                 networks.append((best.support, _settled(search, best, curves_direct)))

@@ -38,7 +38,6 @@ from feddbn.core.orders.nongaussian import (
     tail_weight,
     without_one_edge,
 )
-from feddbn.core.orders.parents import MANY_NODES
 from feddbn.core.orders.search import NoiseVariance, OrderResult, OrderSearch
 from feddbn.core.statistics.diagnostics import (
     memory_filter,
@@ -610,9 +609,7 @@ class _Look:
             criterion, kind = self.settled.learn.criterion, outcome.learned.noise.kind
             working, level = neutral_inputs(moments.scaled(np.tile(scale, n_lags + 1)), d, inputs)
             search = OrderSearch(working, kept, criterion.for_orders, kind)
-            # Many variables stay where they are unless a move helps.
-            start = outcome.learned.network
-            network = search.run(0, np.random.default_rng(0)) if d <= MANY_NODES else search.run_from(start)
+            network = search.run_from(outcome.learned.network)
             found = search.select_edges(network, criterion)
             # What inputs add is no evidence about the noise.
             return float(found.score) - len(inputs) * moments.n * level
