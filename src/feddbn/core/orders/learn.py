@@ -35,7 +35,6 @@ from scipy.special import chdtrc, expit
 
 from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.constraints import EdgeConstraints, causes_first, has_cycle, strongest_acyclic
-from feddbn.core.orders.climb import climbed
 from feddbn.core.orders.groups import Groups, fits_of
 from feddbn.core.orders.parents import MANY_NODES, Criterion, ParentRegressions, Parents
 from feddbn.core.orders.search import NoiseVariance, OrderResult, OrderSearch, search_order
@@ -352,9 +351,6 @@ def explained_shares(scatter: FloatArray, C: FloatArray) -> FloatArray:
 
 N_NETWORKS, FEWER_NETWORKS = 24, 4
 """Resamples, and with more variables than `MANY_NODES`."""
-_FEW_NODES = 60
-"""Up to so many variables all resamples are searched together, from the networks of `_N_STARTS` of them."""
-_N_STARTS = 6
 
 
 @dataclass(frozen=True)
@@ -482,22 +478,14 @@ class OrderLearner:
         whole = Moments(n, rows.mean, rows.scatter * (n / rows.n))
         resamples = (redrawn(whole, rng) for _ in range(N_NETWORKS if d <= MANY_NODES else FEWER_NETWORKS))
 
-        def searched(moments: Moments) -> OrderSearch:
+        networks = []
+        for moments in resamples:
             fits = fits_of(moments, d, self.groups)
-            return OrderSearch(moments, limits, self.criterion.for_orders, kind, fits)
-
-        if self.groups is None and d <= _FEW_NODES:
-            drawn, fixed = list(resamples), ~limits.allowed[:d].T
-            starts = [searched(one).run(0, rng).support for one in drawn[:_N_STARTS]]
-            supports = climbed(drawn, starts, limits, self.criterion, kind == "equal", rng)
-            networks = [(one, compelled_edges(one, one[:d] & fixed)) for one in supports]
-        else:
-            networks = []
-            for search in map(searched, resamples):
-                best = search.run_from(found.network)
-                if not search.regressions.is_priced:
-                    best = search.select_edges(best, self.criterion)
-                networks.append((best.support, _settled(search, best, curves_direct)))
+            search = OrderSearch(moments, limits, self.criterion.for_orders, kind, fits)
+            best = search.run_from(found.network)
+            if not fits.is_priced:
+                best = search.select_edges(best, self.criterion)
+            networks.append((best.support, _settled(search, best, curves_direct)))
         return replace(found, shares=Shares.of(networks))
 
     def _check_units(
