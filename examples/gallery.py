@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from feddbn.model.curves import Curve
 from matplotlib.axes import Axes
 
 import feddbn
 from feddbn import FDBNL, PFDBNL, ChangingDBN, ContinuousDBN, Monitor, OneShotDBN, RateNetwork
-from feddbn.model.curves import Curve
 from feddbn.report import (
     plot_changes,
     plot_convergence,

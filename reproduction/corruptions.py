@@ -19,14 +19,14 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
+from feddbn.model.mechanisms import run
+from feddbn.sim.federated import Recordings, SimulatedArrays, are_independent, draw_systems
+from feddbn.sim.series import advance, bend_systems, draw_shocks, in_units_of_causes
 
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import ParameterError
-from feddbn.model.mechanisms import run
 from feddbn.sim import CORRUPTIONS
 from feddbn.sim.corruptions import corrupted, spreads, stream
-from feddbn.sim.federated import Recordings, SimulatedArrays, are_independent, draw_systems
-from feddbn.sim.series import advance, bend_systems, draw_shocks, in_units_of_causes
 from feddbn.sim.settings import SimulationSettings
 from feddbn.sim.simulation import SimulatedFederation, federation_of
 from feddbn.sim.systems import System, first_stable

@@ -1,15 +1,15 @@
-"""The learned network: ``x_t = c + x_t W + sum_l x_{t-l} A_l + u_t`` with row vectors and W acyclic; curves and products
-are added where effects are not straight (`feddbn.model.curves`).
+"""The learned network: ``x_t = c + x_t W + sum_l x_{t-l} A_l + u_t`` with row vectors and W acyclic, or nodes of any kind
+(`feddbn.model.nodes`).
 
 `feddbn.model.network.Network` holds the numbers; what they imply is computed by the other modules of this
-package, each of which can be read alone: dynamics, effects, forecast, residuals, graph, export. Their functions take a
-network first and are methods of `DBN`.
+package, each of which can be read alone: dynamics, effects, forecast, graph, export. Their functions take a network first and
+are methods of `DBN`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Self
 
@@ -21,11 +21,11 @@ from feddbn.core.arrays import FloatArray
 from feddbn.errors import ParameterError
 from feddbn.model import dynamics, effects, export, graph, roots
 from feddbn.model import forecast as forecasts
-from feddbn.model.conditionals import Conditional, checked_conditionals, weights_of
 from feddbn.model.forecast import Held, sample_paths
 from feddbn.model.graph import stack_of_tigramite
-from feddbn.model.mechanisms import Noise, known
 from feddbn.model.network import Network, RandomState, Rows, random_generator
+from feddbn.model.nodes import known
+from feddbn.model.step import Noise, impact
 from feddbn.settings import whole, word
 from feddbn.shown import Shown
 
@@ -95,8 +95,7 @@ class Frames:
 
     def residuals(self, data: Rows | Sequence[Rows]) -> pd.DataFrame:
         """(n, d) frame with one column per variable; see `DBN.residuals`."""
-        found = np.concatenate(dynamics.residual_segments(self.network, data))
-        return pd.DataFrame(found, columns=list(self.network.variables))
+        return pd.DataFrame(dynamics.residuals(self.network, data), columns=list(self.network.variables))
 
 
 if TYPE_CHECKING:
@@ -117,8 +116,8 @@ def _same(one: Any, other: Any, atol: float) -> bool:
 class DBN(Network, Shown):
     """A dynamic Bayesian network and what can be asked of it.
 
-    `W`, `A`, `variables`, `intercept`, `noise_variances`, `open_edges`, `curves`, `products` and `conditionals` are
-    described at `feddbn.model.network.Network`.
+    `W`, `A`, `variables`, `intercept`, `noise_variances`, `open_edges` and `nodes` are described at
+    `feddbn.model.network.Network`.
 
     Examples
     --------
@@ -135,6 +134,7 @@ class DBN(Network, Shown):
     # What comes next, and what if.
     forecast = forecasts.forecast
     do = forecasts.do
+    at_level = forecasts.at_level
     # What was it that happened.
     root_causes = roots.root_causes
     # How it moves, and what causes do.
@@ -151,10 +151,15 @@ class DBN(Network, Shown):
     curves_table = effects.curves_table
     coefficients = effects.coefficient_table
     average_effects = effects.average_effects
-    mechanism = effects.mechanism_of
+    average_slopes = effects.average_slopes
+    shapes = effects.shapes
+    signs = effects.signs
+    distribution = effects.distribution
     effect = effects.edge_effect
     effects = effects.effect_table
     # How well it fits.
+    residuals = dynamics.residuals
+    quantile_residuals = dynamics.quantile_residuals
     log_likelihood = dynamics.log_likelihood
     residual_diagnostics = dynamics.residual_diagnostics
     calibration = dynamics.calibration_table
@@ -170,28 +175,6 @@ class DBN(Network, Shown):
     to_csv = export.csv_text
     to_graphml = export.graphml_text
     to_dot = export.dot_text
-
-    def at_level(self, mean: ArrayLike) -> Self:
-        """Return the same network with the intercepts of a recording whose (d,) mean is `mean`.
-
-        Curves and products move along: they bend about a recording's own level. The network's own mean is that of simulated
-        rows then.
-        """
-        if self.mechanisms.has_kinds:
-            dynamics.require_linear(self, "at_level", "dbn.forecast with the recording's rows as history")
-        level = np.asarray(mean, dtype=np.float64)
-        if level.shape != (self.d,) or not np.isfinite(level).all():
-            raise ParameterError(
-                f"mean must be {self.d} finite numbers, one for each variable, got {mean!r}."
-            )
-        within = self.W + self.A.sum(axis=0)
-        if self.is_linear:
-            return replace(self, intercept=level - level @ within)
-        shift = level - self.stationary_mean()
-        curves = tuple(curve.moved(shift) for curve in self.curves)
-        products = tuple(product.moved(shift) for product in self.products)
-        moved = known(self.intercept, "intercept") + shift - shift @ within
-        return replace(self, intercept=moved, curves=curves, products=products)
 
     def equals(self, other: DBN, atol: float = 0.0) -> bool:
         """Whether both have the same variables, lags and open edges and all numbers agree within `atol`."""
@@ -234,44 +217,12 @@ class DBN(Network, Shown):
     def reduced_intercept(self) -> FloatArray:
         """(d,) constant of the reduced form, ``c (I - W)^{-1}``."""
         dynamics.require_linear(self, "the reduced form", "dbn.stationary_mean()")
-        return np.asarray(known(self.intercept, "intercept") @ dynamics.impact(self.W))
+        return np.asarray(known(self.intercept, "intercept") @ impact(self.W))
 
     @property
     def frames(self) -> Frames:
         """The arrays below and above as tidy frames: ``dbn.frames.impulse_responses(10)``, ``.total_effects(10)``, ..."""
         return Frames(self)
-
-    def residuals(self, data: Rows | Sequence[Rows]) -> FloatArray:
-        """(n, d) residuals of every usable row; a list is one uninterrupted stretch an item.
-
-        Of a recording with a level of its own: ``dbn.at_level(rows.mean())``, here and in the two below.
-        """
-        return np.concatenate(dynamics.residual_segments(self, data))
-
-    @classmethod
-    def from_conditionals(
-        cls,
-        conditionals: Iterable[Conditional],
-        variables: Sequence[str] | None = None,
-        n_lags: int | None = None,
-        open_edges: Iterable[tuple[str, str]] = (),
-    ) -> Self:
-        """Network of one distribution per variable; W and A hold a weight for every effect (`Network`).
-
-        Without `n_lags` the largest lag of a cause is taken.
-        """
-        nodes = tuple(conditionals)
-        largest = max((lag for node in nodes for _, lag in getattr(node, "parents", ())), default=0)
-        p = largest if n_lags is None else int(n_lags)
-        checked = checked_conditionals(nodes, len(nodes), p)
-        weights = weights_of(checked, p)
-        return cls(weights.W, weights.A, variables, open_edges=open_edges, conditionals=checked)
-
-    def quantile_residuals(self, data: Rows | Sequence[Rows], random_state: RandomState = None) -> FloatArray:
-        """(n, d) residuals that are standard normal if the network holds, whatever the kinds; see
-        `feddbn.model.dynamics.normal_segments`. Those of counts and levels are partly drawn (`random_state`).
-        """
-        return np.concatenate(dynamics.normal_segments(self, data, random_generator(random_state)))
 
     @classmethod
     def from_edges(

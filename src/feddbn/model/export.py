@@ -17,18 +17,12 @@ from typing import Any, TypeVar
 import numpy as np
 import pandas as pd
 
-from feddbn.core.arrays import BoolArray
+from feddbn.core.kinds import Kind
 from feddbn.errors import FileError, InputError, ParameterError, reading
 from feddbn.model.effects import coefficient_table, curves_table
-from feddbn.model.graph import (
-    Parts,
-    edge_table,
-    parts_of,
-    parts_of_edges,
-    plain_parts,
-    time_series_graph,
-)
+from feddbn.model.graph import Parts, edge_table, parts_of_edges, time_series_graph
 from feddbn.model.network import Network
+from feddbn.model.nodes import Node, Term
 
 __all__ = [
     "FORMAT",
@@ -96,7 +90,76 @@ def plain_dict(dbn: Network) -> dict[str, Any]:
         plain["open_edges"] = [list(pair) for pair in dbn.open_edges]
     if dbn.definitions:
         plain["definitions"] = dict(dbn.definitions)
-    return {**plain, **plain_parts(dbn)}
+    if dbn.nodes:
+        plain["nodes"] = plain_nodes(dbn)
+    return plain
+
+
+def plain_nodes(dbn: Network) -> list[dict[str, Any]]:
+    """One object for each variable of a network that has nodes; unknown numbers are null."""
+    names, found = dbn.variables, []
+    for name, node in zip(names, dbn.nodes, strict=bool(dbn.nodes)):
+        kind, terms = node.kind, []
+        for term, b in node.parts:
+            stored: dict[str, Any] = {
+                "sources": [[names[i], lag] for i, lag in term.sources],
+                "basis": term.basis,
+            }
+            units = {"origins": term.origins, "scales": term.scales, "table": term.table}
+            stored |= {key: list(value) for key, value in units.items() if value}
+            terms.append({**stored, "coefficients": b.tolist()})
+        one: dict[str, Any] = {
+            "variable": name,
+            "kind": kind.name,
+            "levels": list(kind.levels),
+            "terms": terms,
+        }
+        if kind.recorded:
+            one["recorded"] = [list(pair) for pair in kind.recorded]
+        one["intercept"] = None if node.intercept is None else node.intercept.tolist()
+        one["dispersion"] = node.dispersion
+        if node.covariance is not None:
+            one["covariance"] = [
+                [None if np.isnan(x) else x for x in row] for row in node.covariance.tolist()
+            ]
+        found.append(one)
+    return found
+
+
+def nodes_of_plain(given: Any, variables: Sequence[str], where: str) -> tuple[Node, ...]:
+    """Inverse of `plain_nodes` for a network of `variables`, in their order; none if nothing is given."""
+    place = {name: k for k, name in enumerate(variables)}
+    if not given and given in (None, []):
+        return ()
+    try:
+        by_name = {one["variable"]: one for one in given}
+        if by_name.keys() != place.keys() or len(given) != len(place):
+            raise ValueError("it has not one entry for each variable of the network")
+        return tuple(_node(by_name[name], place) for name in variables)
+    except (ParameterError, KeyError, TypeError, ValueError, AttributeError) as error:
+        why = f"it lacks, or does not know, {error}" if isinstance(error, KeyError) else error
+        raise FileError(f"{where} is damaged: in 'nodes', {why}") from None
+
+
+def _node(stored: Mapping[str, Any], place: Mapping[str, int]) -> Node:
+    terms = [
+        Term(
+            tuple((place[name], lag) for name, lag in one["sources"]),
+            one["basis"],
+            *(tuple(one.get(key, ())) for key in ("origins", "scales", "table")),
+        )
+        for one in stored["terms"]
+    ]
+    recorded = tuple((name, position) for name, position in stored.get("recorded", ()))
+    intercept, dispersion, covariance = (stored.get(key) for key in ("intercept", "dispersion", "covariance"))
+    return Node(
+        Kind(stored["kind"], tuple(stored["levels"]), recorded),
+        tuple(terms),
+        tuple(np.array(one["coefficients"], dtype=np.float64) for one in stored["terms"]),
+        None if intercept is None else np.array(intercept, dtype=np.float64),
+        None if dispersion is None else float(dispersion),
+        None if covariance is None else np.array(covariance, dtype=np.float64),
+    )
 
 
 def parts_of_dict(stored: Mapping[str, Any], where: str = "this dict") -> Parts:
@@ -110,50 +173,33 @@ def parts_of_dict(stored: Mapping[str, Any], where: str = "this dict") -> Parts:
     missing = [key for key in ("variables", "n_lags", *_ARRAYS) if key not in stored]
     if missing:
         raise FileError(f"{where} is damaged: it lacks {missing[0]!r}.")
-    variables = stored["variables"]
+    variables, p, pairs = stored["variables"], stored["n_lags"], stored.get("open_edges") or []
     if not isinstance(variables, list) or not all(isinstance(v, str) for v in variables):
         raise FileError(f"{where} is damaged: 'variables' is not a list of names.")
-    d, p = len(variables), stored["n_lags"]
-    if len(set(variables)) != d:
-        raise FileError(f"{where} is damaged: 'variables' contains the same name twice.")
     if isinstance(p, bool) or not isinstance(p, int) or p < 0:
         raise FileError(f"{where} is damaged: 'n_lags' is {p!r}, not a whole number of at least 0.")
-    arrays: dict[str, Any] = {}
+    if not isinstance(pairs, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
+        raise FileError(f"{where} is damaged: 'open_edges' is not a list of pairs of variables.")
+    d, arrays = len(variables), dict[str, Any]()
     for key, shape in zip(_ARRAYS, [(d, d), (p, d, d), (d,), (d,)], strict=True):
         is_unknown = stored[key] is None and len(shape) == 1
         arrays[key] = None if is_unknown else _array(stored[key], shape, f"{where} is damaged: {key!r}")
-    if arrays["noise_variances"] is not None and np.any(arrays["noise_variances"] < 0):
-        raise FileError(f"{where} is damaged: 'noise_variances' contains a negative number.")
-    parts = parts_of(stored, variables, where)
-    definitions = stored.get("definitions", {})
-    try:
-        is_edge = Network(**arrays, variables=variables, **parts, definitions=definitions).is_edge[0]
-    except ParameterError as error:
-        raise FileError(f"{where} is damaged: {error}") from None
-    return {
+    nodes = nodes_of_plain(stored.get("nodes"), variables, where)
+    found: Parts = {
         "W": arrays["W"],
         "A": arrays["A"],
-        "variables": tuple(variables),
         "intercept": arrays["intercept"],
         "noise_variances": arrays["noise_variances"],
-        "open_edges": _open_edges(stored.get("open_edges"), variables, is_edge, where),
-        "definitions": definitions,
-        **parts,
+        "variables": tuple(variables),
+        "open_edges": tuple((source, target) for source, target in pairs),
+        "nodes": nodes,
+        "definitions": stored.get("definitions", {}),
     }
-
-
-def _open_edges(
-    given: Any, variables: list[str], is_edge: BoolArray, where: str
-) -> tuple[tuple[str, str], ...]:
-    """The pairs of names of ``open_edges``, which may be absent."""
-    pairs = [] if given is None else given
-    place = {name: k for k, name in enumerate(variables)}
-    is_list = isinstance(pairs, list) and all(isinstance(p, list) and len(p) == 2 for p in pairs)
-    if not is_list or not all(isinstance(name, str) and name in place for pair in pairs for name in pair):
-        raise FileError(f"{where} is damaged: 'open_edges' is not a list of pairs of variables.")
-    if not all(is_edge[place[source], place[target]] for source, target in pairs):
-        raise FileError(f"{where} is damaged: 'open_edges' names a pair that is no edge of W.")
-    return tuple((source, target) for source, target in pairs)
+    try:
+        Network(**found)
+    except (ParameterError, TypeError) as error:
+        raise FileError(f"{where} is damaged: {error}") from None
+    return found
 
 
 def json_text(dbn: Network, path: str | Path | None = None) -> str:

@@ -1,11 +1,11 @@
-"""Arrays, edges and graphs of a network, and back; curves, products and distributions as plain objects (docs/schema.md).
+"""Arrays, edges and graphs of a network, and back.
 
 `AncestralGraph` is what data can tell where some causes are not seen: a graph over lags with a mark at each end of its edges.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
@@ -15,13 +15,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from feddbn.core.ancestral.marks import WORDS, Marks
 from feddbn.core.arrays import BoolArray, FloatArray
-from feddbn.core.kinds import Kind
-from feddbn.errors import DataError, FileError, ParameterError
-from feddbn.model.conditionals import Conditional, link_scale
-from feddbn.model.curves import Curve, Product
+from feddbn.errors import DataError, ParameterError
 from feddbn.model.dynamics import require_linear
-from feddbn.model.effects import standardised_weights
+from feddbn.model.effects import average_slopes, shapes, signs, sizes_by_source, standardised_weights
 from feddbn.model.network import Network
+from feddbn.model.nodes import LINKS, Node
 from feddbn.settings import is_number
 from feddbn.shown import Shown
 
@@ -29,140 +27,15 @@ __all__ = [
     "MEANINGS",
     "AncestralGraph",
     "Parts",
-    "StoredParts",
     "edge_table",
     "lingam_arrays",
-    "parts_of",
     "parts_of_edges",
-    "plain_parts",
     "stack_of_lingam",
     "stack_of_tigramite",
     "summary_graph",
     "tigramite_arrays",
     "time_series_graph",
 ]
-
-
-class StoredParts(TypedDict):
-    """What a network has beside its arrays."""
-
-    curves: tuple[Curve, ...]
-    products: tuple[Product, ...]
-    conditionals: tuple[Conditional, ...]
-
-
-def plain_parts(dbn: Network) -> dict[str, list[dict[str, Any]]]:
-    """Key -> one object for each curve, product and variable; a key without any is left out."""
-    names = dbn.variables
-    curves = [
-        {
-            "source": names[curve.source],
-            "target": names[curve.target],
-            "lag": curve.lag,
-            "basis": curve.basis,
-            "origin": curve.origin,
-            "scale": curve.scale,
-            "coefficients": list(curve.coefficients),
-            "covariance": [list(row) for row in curve.covariance],
-        }
-        for curve in dbn.curves
-    ]
-    products = [
-        {
-            "sources": [names[product.first], names[product.second]],
-            "target": names[product.target],
-            "lag": product.lag,
-            "weight": product.weight,
-            "origins": list(product.origins),
-            "scales": list(product.scales),
-        }
-        for product in dbn.products
-    ]
-    conditionals = [
-        {
-            "variable": name,
-            "kind": node.kind.name,
-            "levels": list(node.kind.levels),
-            **({"recorded": [list(pair) for pair in node.kind.recorded]} if node.kind.recorded else {}),
-            "intercept": node.intercept.tolist(),
-            "dispersion": node.dispersion,
-            "causes": [
-                {"source": names[i], "lag": lag, "effects": effect.tolist()}
-                for (i, lag), effect in zip(node.parents, node.effects, strict=True)
-            ],
-            "covariance": [] if node.covariance is None else node.covariance.tolist(),
-        }
-        for name, node in zip(names, dbn.conditionals, strict=bool(dbn.conditionals))
-    ]
-    found = {"curves": curves, "products": products, "conditionals": conditionals}
-    return {key: plain for key, plain in found.items() if plain}
-
-
-def parts_of(stored: Mapping[str, Any], variables: Sequence[str], where: str) -> StoredParts:
-    """Inverse of `plain_parts`, for a network of `variables`; a key that is not there has none."""
-    place = {name: k for k, name in enumerate(variables)}
-    found: dict[str, Any] = {}
-    for key, build in _PARTS.items():
-        given = stored.get(key)
-        if given is not None and not isinstance(given, list):
-            raise FileError(f"{where} is damaged: {key!r} is not a list.")
-        try:
-            if given and key == "conditionals":
-                by_name = {one["variable"]: one for one in given}
-                if len(given) != len(variables):
-                    raise ValueError
-                given = [by_name[name] for name in variables]
-            found[key] = tuple(build(one, place) for one in given or ())
-        except ParameterError as error:
-            raise FileError(f"{where} is damaged: in {key!r}, {error}") from None
-        except (KeyError, TypeError, ValueError):
-            each = ", or not one for each variable" if key == "conditionals" else ""
-            raise FileError(
-                f"{where} is damaged: {key!r} has an entry that lacks a key or names no variable of the network{each}."
-            ) from None
-    return StoredParts(curves=found["curves"], products=found["products"], conditionals=found["conditionals"])
-
-
-def _curve(stored: Mapping[str, Any], place: Mapping[str, int]) -> Curve:
-    return Curve(
-        place[stored["source"]],
-        place[stored["target"]],
-        stored["lag"],
-        stored["origin"],
-        stored["scale"],
-        stored["coefficients"],
-        stored["basis"],
-        stored.get("covariance") or (),
-    )
-
-
-def _product(stored: Mapping[str, Any], place: Mapping[str, int]) -> Product:
-    first, second = (place[name] for name in stored["sources"])
-    origins, scales = tuple(stored["origins"]), tuple(stored["scales"])
-    if first > second:
-        first, second, origins, scales = second, first, origins[::-1], scales[::-1]
-    return Product(first, second, place[stored["target"]], stored["lag"], stored["weight"], origins, scales)
-
-
-def _conditional(stored: Mapping[str, Any], place: Mapping[str, int]) -> Conditional:
-    recorded = tuple((name, position) for name, position in stored.get("recorded") or ())
-    causes = stored["causes"]
-    return Conditional(
-        Kind(stored["kind"], tuple(stored["levels"]), recorded),
-        tuple((place[cause["source"]], cause["lag"]) for cause in causes),
-        stored["intercept"],
-        tuple(np.array(cause["effects"], dtype=np.float64) for cause in causes),
-        stored["dispersion"],
-        np.array(stored.get("covariance") or [], dtype=np.float64),
-    )
-
-
-_PARTS: Mapping[str, Callable[[Mapping[str, Any], Mapping[str, int]], Curve | Product | Conditional]] = {
-    "curves": _curve,
-    "products": _product,
-    "conditionals": _conditional,
-}
-"""Every key, and what reads one of its objects."""
 
 
 def lingam_arrays(dbn: Network) -> FloatArray:
@@ -244,9 +117,7 @@ class Parts(TypedDict):
     intercept: FloatArray | None
     noise_variances: FloatArray | None
     open_edges: tuple[tuple[str, str], ...]
-    curves: NotRequired[tuple[Curve, ...]]
-    products: NotRequired[tuple[Product, ...]]
-    conditionals: NotRequired[tuple[Conditional, ...]]
+    nodes: NotRequired[tuple[Node, ...]]
     definitions: NotRequired[Mapping[str, str]]
 
 
@@ -263,11 +134,9 @@ def edge_table(dbn: Network, threshold: float = 0.0) -> pd.DataFrame:
     NaN where there is none), and `kind` the kind of the target; `DBN.coefficients` has them one by one.
     """
     stack, is_there = dbn.adjacency_matrices, np.abs(dbn.adjacency_matrices) > threshold
-    if dbn.bends:
-        stack = dbn.mechanisms.slopes()
-        is_there = (
-            dbn.is_edge & (dbn.mechanisms.sizes_by_source() > threshold) if threshold > 0 else dbn.is_edge
-        )
+    if not dbn.is_linear:
+        stack = dbn.adjacency_matrices if dbn.has_kinds else average_slopes(dbn)
+        is_there = dbn.is_edge & (sizes_by_source(dbn) > threshold) if threshold > 0 else dbn.is_edge
     lag, i, j = np.nonzero(is_there)
     names = np.asarray(dbn.variables, dtype=object)
     table = pd.DataFrame(
@@ -280,16 +149,14 @@ def edge_table(dbn: Network, threshold: float = 0.0) -> pd.DataFrame:
             "oriented": dbn.is_oriented[lag, i, j],
         }
     )
-    if dbn.mechanisms.has_kinds:
-        single = dbn.mechanisms.signs()[lag, i, j] & np.array(
-            [dbn.kinds[k].name != "continuous" for k in j], dtype=bool
-        )
+    if dbn.has_kinds:
+        single = signs(dbn)[lag, i, j] & np.array([dbn.kinds[k].name != "continuous" for k in j], dtype=bool)
         table["kind"] = [dbn.kinds[k].name for k in j]
-        table["scale"] = [link_scale(dbn.kinds[k]) for k in j]
+        table["scale"] = [LINKS[dbn.kinds[k].name] for k in j]
         with np.errstate(over="ignore"):
             table["ratio"] = np.where(single, np.exp(stack[lag, i, j]), np.nan)
-    elif dbn.bends:
-        table["shape"] = dbn.mechanisms.shapes()[lag, i, j]
+    elif not dbn.is_linear:
+        table["shape"] = shapes(dbn)[lag, i, j]
     return table
 
 
@@ -357,7 +224,7 @@ def time_series_graph(dbn: Network) -> nx.DiGraph:
             if lag == 0:
                 numbers = {"intercept": dbn.intercept, "noise_variance": dbn.noise_variances}
                 extra = {key: float(value[k]) for key, value in numbers.items() if value is not None}
-            if dbn.mechanisms.has_kinds:
+            if dbn.has_kinds:
                 extra["kind"] = dbn.kinds[k].name
             graph.add_node(f"{name}_lag{lag}", variable=name, lag=lag, position=k, **extra)
     oriented = dbn.is_oriented
@@ -382,7 +249,7 @@ def summary_graph(dbn: Network) -> nx.DiGraph:
 
     graph = nx.DiGraph(n_lags=dbn.n_lags)
     for name, kind in zip(dbn.variables, dbn.kinds, strict=True):
-        graph.add_node(name, **({"kind": kind.name} if dbn.mechanisms.has_kinds else {}))
+        graph.add_node(name, **({"kind": kind.name} if dbn.has_kinds else {}))
     stack, is_edge = dbn.adjacency_matrices, dbn.is_edge
     for i, j in np.argwhere(is_edge.any(axis=0)):
         lags = np.flatnonzero(is_edge[:, i, j])

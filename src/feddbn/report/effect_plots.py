@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,9 +15,8 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from feddbn.errors import ParameterError
-from feddbn.model.conditionals import NaturalEffect
-from feddbn.model.curves import EdgeEffect
 from feddbn.model.dbn import DBN
+from feddbn.model.effects import Effect
 from feddbn.model.network import check_network
 from feddbn.report.canvas import LINE_COLOURS, panel_grid, shortened, tidy_panel
 from feddbn.settings import whole
@@ -28,11 +27,8 @@ _EFFECT, _TRUTH = LINE_COLOURS[0], LINE_COLOURS[1]
 _STRAIGHT, _BEYOND = "#777777", "#999999"
 
 
-Effect = TypeVar("Effect", EdgeEffect, NaturalEffect)
-
-
 @dataclass(frozen=True)
-class Panel(Generic[Effect]):
+class Panel:
     """One panel: the effect, its table by value of the cause with lower and upper, and how strong it is in standard
     deviations.
     """
@@ -42,7 +38,7 @@ class Panel(Generic[Effect]):
     strength: float
 
 
-def _in_order(dbn: DBN, panels: Iterable[Panel[Effect]]) -> list[Panel[Effect]]:
+def _in_order(dbn: DBN, panels: Iterable[Panel]) -> list[Panel]:
     """Those on the same target together, the strongest first."""
     place = {name: k for k, name in enumerate(dbn.variables)}
     return sorted(panels, key=lambda panel: (place[panel.effect.target], -panel.strength))
@@ -58,7 +54,7 @@ _CURVED = ("curved", "product")
 
 def _edges_of(dbn: DBN, wanted: Callable[[str], bool]) -> list[dict[Hashable, Any]]:
     """Rows of `dbn.edges()` whose effects have a shape that is wanted."""
-    shapes, place = dbn.mechanisms.shapes(), list(dbn.variables).index
+    shapes, place = dbn.shapes(), list(dbn.variables).index
     return [
         row
         for row in dbn.edges().to_dict("records")
@@ -66,18 +62,16 @@ def _edges_of(dbn: DBN, wanted: Callable[[str], bool]) -> list[dict[Hashable, An
     ]
 
 
-def curve_panels(
-    dbn: DBN, *, at_most: int = 24, level: float = 0.95, n: int = 161
-) -> list[Panel[EdgeEffect]]:
+def curve_panels(dbn: DBN, *, at_most: int = 24, level: float = 0.95, n: int = 161) -> list[Panel]:
     """Return the `at_most` strongest curved effects, those on the same target together.
 
     Examples
     --------
     >>> import feddbn
-    >>> from feddbn.model.curves import Curve
+    >>> from feddbn.model.nodes import Part, Term
     >>> from feddbn.report import curve_panels
-    >>> bend = Curve(0, 1, 1, origin=0.0, scale=1.0, coefficients=(0.3,), basis="quadratic")
-    >>> dbn = feddbn.DBN([[0, 0], [0, 0]], [[[0.4, 0.5], [0, 0]]], ["x", "y"], curves=[bend])
+    >>> dbn = feddbn.DBN([[0, 0], [0, 0]], [[[0.4, 0.5], [0, 0]]], ["x", "y"])
+    >>> dbn = dbn.with_parts([Part(1, Term(((0, 1),), "quadratic", (0.0,), (1.0,)), [0.3])])
     >>> len(curve_panels(dbn))
     1
     """
@@ -85,7 +79,7 @@ def curve_panels(
     panels = []
     for row in _edges_of(dbn, lambda shape: shape in _CURVED):
         effect = dbn.effect(row["source"], row["target"], row["lag"])
-        if isinstance(effect, EdgeEffect) and (effect.curve is not None or effect.squares):
+        if effect.is_curved:
             panels.append(Panel(effect, effect.to_frame(n, level), abs(float(row["standardised"]))))
     return _in_order(dbn, sorted(panels, key=lambda panel: -panel.strength)[:at_most])
 
@@ -111,10 +105,10 @@ def plot_curves(
     Examples
     --------
     >>> import feddbn
-    >>> from feddbn.model.curves import Curve
+    >>> from feddbn.model.nodes import Part, Term
     >>> from feddbn.report import plot_curves
-    >>> bend = Curve(0, 1, 1, origin=0.0, scale=1.0, coefficients=(0.3,), basis="quadratic")
-    >>> dbn = feddbn.DBN([[0, 0], [0, 0]], [[[0.4, 0.5], [0, 0]]], ["x", "y"], curves=[bend])
+    >>> dbn = feddbn.DBN([[0, 0], [0, 0]], [[[0.4, 0.5], [0, 0]]], ["x", "y"])
+    >>> dbn = dbn.with_parts([Part(1, Term(((0, 1),), "quadratic", (0.0,), (1.0,)), [0.3])])
     >>> plot_curves(dbn).figure is not None
     True
     """
@@ -133,14 +127,16 @@ def plot_curves(
     return ax
 
 
-def _draw_curve(ax: Axes, panel: Panel[EdgeEffect], truth: DBN | None) -> None:
+def _draw_curve(ax: Axes, panel: Panel, truth: DBN | None) -> None:
     effect, table = panel.effect, panel.table
     x, y, inside = table["value"].to_numpy(), table["effect"].to_numpy(), table["inside"].to_numpy()
     low, high = effect.range_seen
     for begin, end in ((x[0], low), (high, x[-1])):
         ax.axvspan(begin, end, color=_BEYOND, alpha=0.16, linewidth=0)
     ax.axhline(0.0, color=_STRAIGHT, linewidth=0.6)
-    ax.plot(x, effect.weight * (x - effect.origin), color=_STRAIGHT, linewidth=0.9, linestyle=(0, (1, 2)))
+    ax.plot(
+        x, effect.weight * (x - (effect.origin or 0.0)), color=_STRAIGHT, linewidth=0.9, linestyle=(0, (1, 2))
+    )
     if effect.has_band:
         ax.fill_between(x, table["lower"], table["upper"], color=_EFFECT, alpha=0.18, linewidth=0)
     ax.plot(x, y, color=_EFFECT, linewidth=1.1, linestyle=(0, (3, 2)))
@@ -153,26 +149,24 @@ def _draw_curve(ax: Axes, panel: Panel[EdgeEffect], truth: DBN | None) -> None:
     ax.xaxis.set_major_locator(MaxNLocator(4))
 
 
-def _entitle(ax: Axes, effect: EdgeEffect | NaturalEffect) -> None:
+def _entitle(ax: Axes, effect: Effect) -> None:
     lag = "" if effect.lag == 0 else f", lag {effect.lag}"
     ends = f"{shortened(effect.source, 12)} → {shortened(effect.target, 12)}"
     tidy_panel(ax, ends + lag, shortened(effect.source, 24))
 
 
-def _true_effect(effect: EdgeEffect, truth: DBN | None, x: np.ndarray) -> np.ndarray | None:
+def _true_effect(effect: Effect, truth: DBN | None, x: np.ndarray) -> np.ndarray | None:
     """The true effect, 0 where the learned one is; a straight 0 where there is none."""
     if truth is None or not {effect.source, effect.target} <= set(truth.variables):
         return None
     i, j = truth.variables.index(effect.source), truth.variables.index(effect.target)
     if effect.lag > truth.n_lags or not truth.is_edge[effect.lag, i, j]:
         return np.zeros_like(x)
-    true: Any = truth.effect(i, j, effect.lag)
-    # The functions of a simulated network are called themselves.
-    function = getattr(true, "at", true)
-    return np.asarray(function(x) - function(np.array([effect.origin])))
+    true = truth.effect(i, j, effect.lag)
+    return np.asarray(true.at(x)[:, 0] - true.at([effect.origin or 0.0])[0, 0])
 
 
-def _limits(panels: list[Panel[EdgeEffect]], truth: DBN | None) -> dict[str, tuple[float, float]]:
+def _limits(panels: list[Panel], truth: DBN | None) -> dict[str, tuple[float, float]]:
     """Of every target, from the smallest to the largest effect on it; very wide bands run out of the picture."""
     limits: dict[str, tuple[float, float]] = {}
     for panel in panels:
@@ -193,9 +187,7 @@ def _limits(panels: list[Panel[EdgeEffect]], truth: DBN | None) -> dict[str, tup
     return padded
 
 
-def _legend(
-    ax: Axes, panels: list[Panel[EdgeEffect]], truth: DBN | None, level: float, rest: str | None
-) -> None:
+def _legend(ax: Axes, panels: list[Panel], truth: DBN | None, level: float, rest: str | None) -> None:
     handles: list[Line2D | Patch] = [Line2D([], [], color=_EFFECT, linewidth=1.8, label="effect")]
     if any(panel.effect.has_band for panel in panels):
         handles.append(Patch(facecolor=_EFFECT, alpha=0.18, label=f"{level:.0%} band"))
@@ -213,18 +205,14 @@ def _legend(
 
 
 def _n_curved(dbn: DBN) -> int:
-    return len(
-        {(part.sources[0], part.target, part.lag) for part in dbn.parts if len(set(part.sources)) == 1}
-    )
+    return len({(part.term.edge, part.target) for part in dbn.parts if part.term.edge})
 
 
 _MOST_LEVELS = 6
 
 
-def effect_panels(
-    dbn: DBN, *, at_most: int = 24, level: float = 0.95, n: int = 41
-) -> list[Panel[NaturalEffect]]:
-    """Return the `at_most` strongest effects of a network with `conditionals`, those on the same target together.
+def effect_panels(dbn: DBN, *, at_most: int = 24, level: float = 0.95, n: int = 41) -> list[Panel]:
+    """Return the `at_most` strongest effects of a network of variables of other kinds, those on the same target together.
 
     Examples
     --------
@@ -239,7 +227,6 @@ def effect_panels(
     panels = []
     for row in sorted(rows, key=lambda row: -abs(row["standardised"]))[:at_most]:
         effect = dbn.effect(row["source"], row["target"], row["lag"])
-        assert isinstance(effect, NaturalEffect)
         panels.append(Panel(effect, effect.to_frame(n, level), abs(float(row["standardised"]))))
     return _in_order(dbn, panels)
 
@@ -247,13 +234,13 @@ def effect_panels(
 def plot_effects(dbn: DBN, *, at_most: int = 24, level: float = 0.95, ax: Axes | None = None) -> Axes:
     """The axes with one panel per effect: the mean of the target, or the probabilities of its levels, against the cause.
 
-    All other causes are as they usually are (`feddbn.model.conditionals`). A binary target has one line, the
+    All other causes are as they usually are (`feddbn.model.effects.Effect`). A binary target has one line, the
     probability of its second level.
 
     Parameters
     ----------
     dbn
-        A network with `conditionals`.
+        A network of variables of other kinds.
     at_most
         How many effects to draw, the strongest ones; those on the same target are together.
     level
@@ -290,21 +277,21 @@ def plot_effects(dbn: DBN, *, at_most: int = 24, level: float = 0.95, ax: Axes |
     return ax
 
 
-def _label(effect: NaturalEffect) -> str:
+def _label(effect: Effect) -> str:
     name = shortened(effect.target, 12)
     if effect.kind.name == "binary":
         return f"P({name}={shortened(effect.kind.levels[1], 6)})"
     return f"P({name})" if effect.kind.levels else f"mean of {name}"
 
 
-def _draw(ax: Axes, panel: Panel[NaturalEffect]) -> None:
+def _draw(ax: Axes, panel: Panel) -> None:
     effect, table = panel.effect, panel.table
     outcomes = effect.outcomes[:_MOST_LEVELS]
     by_level = bool(effect.cause.levels)
     for k, outcome in enumerate(outcomes):
         part = table[table["outcome"] == outcome]
         colour = LINE_COLOURS[k % len(LINE_COLOURS)]
-        y, low, high = (part[name].to_numpy(dtype=float) for name in ("expected", "lower", "upper"))
+        y, low, high = (part[name].to_numpy(dtype=float) for name in ("effect", "lower", "upper"))
         x = np.arange(len(part), dtype=float) if by_level else part["value"].to_numpy(dtype=float)
         if by_level:
             beside = x + 0.08 * (k - (len(outcomes) - 1) / 2)

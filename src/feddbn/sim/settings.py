@@ -12,11 +12,12 @@ from feddbn.core.arrays import FloatArray
 from feddbn.core.kinds import Kind
 from feddbn.data.kinds import read_kinds
 from feddbn.errors import Given, ParameterError
-from feddbn.model.mechanisms import NOISE_FAMILIES
+from feddbn.model.step import NOISE_FAMILIES
 from feddbn.settings import is_number, number, whole, word
 from feddbn.sim.corruptions import CorruptionNames, strengths_of
-from feddbn.sim.shapes import EFFECTS
 
+EFFECTS = ("linear", "gp", "spline", "sigmoid", "threshold", "quadratic", "mixed")
+"""What effects can be asked for; "mixed": every edge straight with probability 1/2, else a function of any kind."""
 AskedKinds = Mapping[str, object] | Sequence[object] | None
 
 
@@ -182,6 +183,11 @@ class SimulationSettings:
     def strengths(self) -> dict[str, float]:
         """Corruption -> strength, in the order in which they act."""
         return strengths_of(self.corruptions, self.d)
+
+    @property
+    def is_independent(self) -> bool:
+        """Whether the networks of sites have nothing in common."""
+        return self.heterogeneity == "independent"
 
     @property
     def noise_scales(self) -> FloatArray:

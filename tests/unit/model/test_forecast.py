@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 
 from feddbn.errors import HistoryWarning, ParameterError
-from feddbn.model.courses import fit_course, forecast_along
 from feddbn.model.dbn import DBN
+from feddbn.model.trends import fit_trend
 
 RandomDBN = Callable[..., DBN]
 
@@ -185,7 +185,7 @@ def test_a_count_about_a_course_of_its_own_stays_in_its_range() -> None:
     dbn = DBN(np.zeros((2, 2)), np.zeros((1, 2, 2)), ["x", "n"], noise_variances=[1.0, 4.0])
     rows = np.column_stack([rng.normal(size=50), rng.poisson(1, 50)]).astype(float)
     with pytest.warns(HistoryWarning, match="'n'"):
-        found = forecast_along(dbn, fit_course(rows, variables=["x", "n"]), rows, 3, interval=0.9)
+        found = dbn.forecast(rows, 3, 0.9, trend=fit_trend(rows, variables=["x", "n"]))
     assert found.lower is not None
     assert (found.lower["n"] == 0).all()
     assert (found.lower["x"] < 0).all()
