@@ -125,22 +125,23 @@ _STEPS_SHOWN = 6
 def _steps(data: Any, layout: Layout) -> list[Finding]:
     """What usual steps would keep of readings at irregular times, about the one that `freq="auto"` takes."""
     try:
-        table, texts = reading_steps(data, layout)
+        table = reading_steps(data, layout)
     except DataError:
         # The reading for a fit says why.
         return []
-    middle = 0 if table.best is None else table.best
-    first = max(min(middle - _STEPS_SHOWN // 2, len(texts) - _STEPS_SHOWN), 0)
+    steps, best = table.steps, table.best
+    middle = 0 if best is None else steps.index(best)
+    first = max(min(middle - _STEPS_SHOWN // 2, len(steps) - _STEPS_SHOWN), 0)
     rows = [
         {
-            "step": texts[k],
+            "step": steps[k],
             "kept": float(table.kept[k]),
             "filled": dict(zip(table.variables, map(float, table.filled[k]), strict=True)),
         }
-        for k in range(first, min(first + _STEPS_SHOWN, len(texts)))
+        for k in range(first, min(first + _STEPS_SHOWN, len(steps)))
     ]
-    cure = {} if table.best is None else {"freq": texts[table.best]}
-    return [Finding("steps", "note", {"steps": rows}, cure=cure)]
+    cure = {} if best is None else {"freq": best}
+    return [Finding("steps", "note", {"steps": rows}, cure=cure)] if rows else []
 
 
 class Look(OneShotDBN):

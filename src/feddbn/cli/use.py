@@ -529,18 +529,13 @@ def effects(
     else:
         mediators = parse_variables(through)
         table = dbn.effects(source, target, horizon, mediators, at=begin, by=step, random_state=0)
-    _show_effects(table, _change(dbn, source, begin, step), source, target, out, as_json)
-
-
-def _show_effects(
-    table: pd.DataFrame, change: str, source: str, target: str | None, out: Path | None, as_json: bool
-) -> None:
     if out is not None:
         write_csv(table, out)
     if as_json:
         print_json({"source": source, "target": target, "effects": table})
         return
-    print_frame(table, change + ("" if target is None else f", effect on {target}"))
+    where = "" if target is None else f", effect on {target}"
+    print_frame(table, _change(dbn, source, begin, step) + where)
     if out is not None:
         say(f"Effects: {out}")
 

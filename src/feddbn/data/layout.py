@@ -85,7 +85,7 @@ def positions(column: pd.Series, kind: Kind) -> tuple[FloatArray, str | None]:
     return places[codes], strange
 
 
-IRREGULAR = ("refuse", "average", "keep")
+IRREGULAR = ("refuse", "average")
 """What can be done about times that are not equally far apart."""
 ROW_TIMES = "@time"
 """As a label: the times of rows, from whichever column or index they come; they have to be dates."""
@@ -169,8 +169,8 @@ class Layout(Settings):
         None,
         word(*IRREGULAR) | nothing(),
         'What to do if rows are not equally spaced in time. "refuse": stop. "average": average the readings within each '
-        'time step `freq`; steps without readings stay empty. "keep": keep the times, for methods in continuous time. By '
-        'default "average" with `names` or ``freq="auto"``, otherwise "refuse".',
+        'time step `freq`; steps without readings stay empty. By default "average" with `names` or ``freq="auto"``, '
+        'otherwise "refuse".',
     )
     limits: Any = setting(
         None,

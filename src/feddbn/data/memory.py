@@ -18,8 +18,6 @@ __all__ = ["AlignedSite", "ArrayRecording", "MemorySite"]
 class ArrayRecording:
     """A recording as a tuple of contiguous segments; a lag never crosses from one to the next.
 
-    `start` is how many steps from the zero of its clock it begins (counted from a Thursday or a multiple of a million).
-
     Examples
     --------
     >>> import numpy as np
@@ -31,7 +29,6 @@ class ArrayRecording:
 
     name: str
     segments: tuple[Block, ...]
-    start: float = 0.0
 
     def blocks(self) -> Iterator[Block]:
         """Yield the segments."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from itertools import combinations
 from os import PathLike
@@ -19,9 +19,9 @@ from feddbn.data.described import described, descriptions, left_out
 from feddbn.data.kinds import read_kinds
 from feddbn.data.layout import Layout, names_of_keys, quoted, unnamed
 from feddbn.data.memory import AlignedSite, ArrayRecording, MemorySite
-from feddbn.data.readings import Gathered, beyond_limits, refuse_readings, site_tally, tidy_frame
+from feddbn.data.readings import Counted, Gathered, beyond_limits, refuse_readings, site_tally, tidy_frame
 from feddbn.data.segments import MOST_EMPTY
-from feddbn.data.steps import MOST_APART, StepTable, step_table
+from feddbn.data.steps import MOST_APART, StepCount, StepTable
 from feddbn.data.streaming import FileSite, RowCutter, finer_site, index_files, uneven_times
 from feddbn.data.tables import (
     ENDINGS,
@@ -33,7 +33,7 @@ from feddbn.data.tables import (
     stem,
     table_of,
 )
-from feddbn.data.times import Clock, StepCounter, order_of, usual_steps
+from feddbn.data.times import Clock, StepCounter, order_of
 from feddbn.errors import DataError, FileError, Given, ParameterError
 from feddbn.findings import Finding
 
@@ -231,14 +231,15 @@ class _Reader:
         if not layout.needs_step:
             return layout
         if not self.remarks:
-            table, found = reading_steps(self._data, self.layout, self.stream_bytes)
-            if table.best is None:
+            table = reading_steps(self._data, self.layout, self.stream_bytes)
+            step = table.best
+            if step is None:
                 raise DataError(
                     f"no usual step keeps {MOST_APART:.0%} of the readings apart; give one with {Given('freq')}.",
                     code="no-step",
                 )
-            values = {"step": found[table.best], "part": float(table.kept[table.best])}
-            self.remarks = (Finding("auto-step", "note", values, cure={"freq": found[table.best]}),)
+            values = {"step": step, "part": float(table.kept[table.steps.index(step)])}
+            self.remarks = (Finding("auto-step", "note", values, cure={"freq": step}),)
         return replace(layout, freq=self.remarks[0].values["step"], irregular="average")
 
     def _site(self, name: str, value: Any) -> SiteData:
@@ -390,7 +391,7 @@ class _Reader:
                 if error.code == "not-numeric":
                     refuse_readings(item.frame, item.layout, place)
                 raise
-            items.append(ArrayRecording(item.name, segments, cutter.start))
+            items.append(ArrayRecording(item.name, segments))
             n_dropped += cutter.segmenter.n_dropped
             n_beyond += cutter.n_beyond
         remarks += beyond_limits(variables, n_beyond)
@@ -427,23 +428,32 @@ class _EachReader(_Reader):
             return MemorySite((), ())
 
 
-class _KeepingReader(_EachReader):
-    """Reads all rows at their own times, in one unit."""
+class _CountingReader(_EachReader):
+    """Counts what usual steps would keep of the readings of every site."""
+
+    def __init__(self, layout: Layout, stream_bytes: int) -> None:
+        super().__init__(layout, stream_bytes)
+        self.counts: list[StepCount] = []
 
     def _settled(self, layout: Layout) -> Layout:
-        return replace(layout, irregular="keep", freq=None)
+        own = {one.name: getattr(layout, one.name) for one in fields(Layout)}
+        return Counted(**own | {"irregular": "average", "freq": None}, counts=self.counts)
+
+    def _site(self, name: str, value: Any) -> SiteData:
+        n = len(self.counts)
+        site = super()._site(name, value)
+        if name in self.refused:
+            del self.counts[n:]
+        return site
 
 
-def reading_steps(
-    data: Any, layout: Layout, stream_bytes: int = STREAM_BYTES
-) -> tuple[StepTable, tuple[str, ...]]:
-    """Return which usual steps keep how much of the readings of all sites that can be read, and the steps as text."""
-    reader = _KeepingReader(layout, stream_bytes)
-    sites = {name: site for name, site in reader.read(data)[0].items() if name not in reader.refused}
-    if not sites and reader.refused:
+def reading_steps(data: Any, layout: Layout, stream_bytes: int = STREAM_BYTES) -> StepTable:
+    """Return which usual steps keep how much of the readings of all sites that can be read."""
+    reader = _CountingReader(layout, stream_bytes)
+    sites, _ = reader.read(data)
+    if reader.refused and len(reader.refused) == len(sites):
         raise next(iter(reader.refused.values()))
-    usual = usual_steps(next((getattr(site, "step", None) for site in sites.values()), None))
-    return step_table(sites.values(), list(usual.values())), tuple(usual)
+    return StepTable.of(reader.counts)
 
 
 def _sorted(item: _Series, where: str) -> _Series:

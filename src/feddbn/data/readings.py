@@ -11,7 +11,7 @@ The rule
 - "average": a row for every step in which something was read. A step is counted from the zero of the clock (1970 for dates),
   so all recordings have the same grid. Readings of a variable in one step become their mean; of a variable with levels, or
   one that counts, the last one stands. Steps without a reading are empty rows (`feddbn.data.streaming.RowCutter`).
-- "keep" and "refuse": a row for every time at which something was read; only readings of the same time are averaged.
+- "refuse": a row for every time at which something was read; only readings of the same time are averaged.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from feddbn.core.arrays import FloatArray
 from feddbn.data.kinds import refuse_misfits
 from feddbn.data.layout import Layout, frame_values, names_of_keys, positions, quoted, with_levels
 from feddbn.data.sources import Source
-from feddbn.data.steps import MOST_APART
+from feddbn.data.steps import MOST_APART, StepCount
 from feddbn.data.tables import ParquetTable, Table, refuse_twice, sorted_frames
 from feddbn.data.times import HOUR, Clock, IntArray, exact_unit, parse_times, ways_of_dates
 from feddbn.errors import DataError, Given, ParameterError
@@ -39,6 +39,7 @@ from feddbn.findings import Finding
 from feddbn.settings import Rule, setting
 
 __all__ = [
+    "Counted",
     "Gathered",
     "Gatherer",
     "Tally",
@@ -91,6 +92,13 @@ class Gathered(Layout):
     def gathers(self) -> bool:
         """Whether rows have yet to be made of readings: they are."""
         return False
+
+
+@dataclass(frozen=True, repr=False)
+class Counted(Layout):
+    """The layout of readings whose step is yet to be chosen: what usual steps would keep of each table is put into a list."""
+
+    counts: Any = setting(None, Rule(lambda value: True, ("a list",)), "A `StepCount` for each table.")
 
 
 _LOOKED_AT = 20_000
@@ -274,21 +282,14 @@ def _names(column: pd.Series) -> pd.Series:
 
 
 def reading_clock(layout: Layout, unit: str) -> Clock:
-    """The clock by which readings are put into rows: its step is that of "average", or the unit of times that are kept."""
+    """The clock by which readings are put into rows: its step is that of "average", or a unit if none is chosen."""
     declared = layout.clock
-    assert declared is not None or layout.way != "average", "a step is chosen before"
     one = {"instant": HOUR, "integer": 1, "decimal": 10**9}[unit]
     if declared is None:
         return Clock(unit, one, True, layout.day_first)
     if declared.unit == "integer" and unit == "decimal":
         return replace(declared, unit=unit, step=(declared.step or 1) * one)
     if layout.way != "average" and declared.unit in ("month", "business"):
-        if layout.way == "keep":
-            raise ParameterError(
-                f"{Given('freq', layout.freq)} has no fixed length, in which times can be counted; give a step such as '1h' "
-                "or 'D'.",
-                argument="freq",
-            )
         return Clock(unit, one, True, layout.day_first)
     return declared
 
@@ -310,6 +311,10 @@ class Gatherer:
         self._n_lines = 0
         self._zone: Any = None
         self._tallies: dict[str, Tally] = {}
+        self._steps = StepCount(variables, clock) if isinstance(layout, Counted) else None
+        if isinstance(layout, Counted):
+            layout.counts.append(self._steps)
+        self._recording: tuple[Any, ...] | None = None
 
     @property
     def layout(self) -> Gathered:
@@ -425,6 +430,7 @@ class Gatherer:
         table.flat[cells] = np.where(self._is_measured[cells % d], means, values[firsts + counts - 1])
         self._count(0, readings)
         self._count(1, readings.iloc[order[firsts]])
+        self._count_steps(readings)
         heads, layout = readings[begins], self._layout
         found = pd.DataFrame(table, columns=list(self.variables))
         for key in self._keys:
@@ -440,3 +446,12 @@ class Gatherer:
             none = Tally(self.variables, np.zeros((3, d), dtype=np.int64))
             tally = self._tallies.setdefault(str(name), none)
             tally.counts[what] += np.bincount(mine["variable"].to_numpy(dtype=np.intp), minlength=d)
+
+    def _count_steps(self, readings: pd.DataFrame) -> None:
+        if self._steps is None or not len(readings):
+            return
+        keys = readings[self._keys]
+        begins = (keys != keys.shift()).any(axis=1).to_numpy(copy=True)
+        begins[0] = tuple(keys.iloc[0]) != self._recording
+        self._recording = tuple(keys.iloc[-1])
+        self._steps.add(begins, readings["tick"].to_numpy(), readings["variable"].to_numpy())

@@ -64,8 +64,6 @@ class Segmenter:
         Name of the time column, for messages.
     fills
         A gap of so many rows is none: empty rows stand there.
-    keeps
-        Whether rows stay at times that are not equally far apart, all in one segment.
 
     Attributes
     ----------
@@ -81,7 +79,6 @@ class Segmenter:
         missing: str = "drop",
         time: str = "time",
         fills: Sequence[int] = (),
-        keeps: bool = False,
     ) -> None:
         self.where = where
         self.variables = tuple(variables)
@@ -89,7 +86,7 @@ class Segmenter:
         self.missing = missing
         self.time = time
         self.n_rows = self._n_kept = 0
-        self._fills, self._keeps, self.is_local = fills, keeps, False
+        self._fills, self.is_local = fills, False
         self.first_tick: int | None = None
         self._last_tick: int | None = None
         self._last_kept = False
@@ -110,9 +107,6 @@ class Segmenter:
     ) -> Iterator[Block]:
         """Yield the blocks of the next n rows: values (n, d), times, labels, which labels are missing."""
         if len(values) == 0:
-            return
-        if ticks is not None and self._keeps:
-            yield self._kept(values, ticks, labels)
             return
         if ticks is not None and self._fills:
             values, ticks, labels, unlabelled = self._filled(values, ticks, labels, unlabelled)
@@ -147,21 +141,6 @@ class Segmenter:
         if hollow is not None and hollow[-1] and self._last_kept:
             rest = slice(len(hollow) - int(np.argmin(hollow[::-1])) if not hollow.all() else 0, None)
             self._held = _Held(values[rest], None if labels is None else labels[rest], times[rest])
-
-    def _kept(
-        self, values: FloatArray, ticks: NDArray[np.int64], labels: NDArray[np.generic] | None
-    ) -> Block:
-        """The rows at their own times."""
-        self._gaps(ticks)
-        begins = self.first_tick is None
-        first = self.first_tick = int(ticks[0]) if self.first_tick is None else self.first_tick
-        self._last_tick = int(ticks[-1])
-        self.n_rows, self._n_kept, self.has_empty = (
-            self.n_rows + len(values),
-            self._n_kept + len(values),
-            True,
-        )
-        return Block(values, begins, labels, None, (ticks - first) / (self.step or 1))
 
     def _filled(
         self, values: FloatArray, ticks: NDArray[np.int64], *labels: NDArray[Any] | None
@@ -287,7 +266,7 @@ class Segmenter:
                 f"earlier than the row before; sort the rows by {self.time!r}.",
                 code="earlier",
             )
-        if self.step is None or self._keeps:
+        if self.step is None:
             return np.zeros(len(ticks), dtype=bool)
         small = steps < self.step
         if not known:

@@ -2,25 +2,71 @@
 
 A step keeps two readings of a variable apart if they lie in different steps; otherwise they are averaged. A step that is too
 small leaves most of its rows empty, one that is too large averages over what happens within it. Steps are counted from the
-zero of the clock, as those of the rows would be: a recording may say how far from there it begins (``start``).
+zero of the clock, as those of the rows would be.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
-from feddbn.core.arrays import FloatArray
-from feddbn.core.designs.recordings import Block, SiteData
+from feddbn.core.arrays import BoolArray, FloatArray
+from feddbn.data.times import Clock, IntArray, usual_steps
 
-__all__ = ["MOST_APART", "StepTable", "step_table"]
+__all__ = ["MOST_APART", "StepCount", "StepTable"]
 
 MOST_APART = 0.8
 """A step keeps most readings apart if it keeps this share of them."""
-# Times are quotients, and those at the beginning of a step must not fall into the one before.
-_ROUNDING = 1e-6
+
+
+class StepCount:
+    """Counts what usual steps would keep of readings that come in the order of recordings and times."""
+
+    def __init__(self, variables: Sequence[str], clock: Clock) -> None:
+        usual = usual_steps(clock.text)
+        self.variables, self.steps = tuple(variables), tuple(usual)
+        self._lengths = [length * (clock.step or 1) for length in usual.values()]
+        self.n_readings = 0
+        self.n_steps = np.zeros(len(usual))
+        self.values = np.zeros((len(usual), len(self.variables)))
+        # The last reading of each variable in the recording that may go on.
+        self._ticks, self._variable = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.intp)
+
+    def add(self, begins: BoolArray, ticks: IntArray, variable: IntArray) -> None:
+        """Count the next readings: which of them begin a recording, their times, and positions of their variables."""
+        n_held = len(self._ticks)
+        ticks, variable = np.concatenate([self._ticks, ticks]), np.concatenate([self._variable, variable])
+        whose = np.concatenate([np.zeros(n_held, dtype=np.intp), np.cumsum(begins)])
+        is_new = np.arange(len(ticks)) >= n_held
+        starts = np.flatnonzero(np.diff(whose, prepend=-1))
+        low, high = np.minimum.reduceat(ticks, starts), np.maximum.reduceat(ticks, starts)
+        if n_held:
+            low[0] = self._ticks.max()
+        order = np.lexsort([ticks, variable, whose])
+        of = [one[order] for one in (variable, whose)]
+        is_first = np.ones(len(order), dtype=bool)
+        is_first[1:] = np.any([one[1:] != one[:-1] for one in of], axis=0)
+        self.n_readings += int((_apart(ticks[order], is_first) & is_new[order]).sum())
+        for k, length in enumerate(self._lengths):
+            counted = _apart(_numbers(ticks[order], length), is_first) & is_new[order]
+            self.values[k] += np.bincount(of[0][counted], minlength=len(self.variables))
+            self.n_steps[k] += (_numbers(high, length) - _numbers(low, length)).sum() + begins.sum()
+        is_last = np.append(is_first[1:], True) & (of[1] == whose[-1])
+        self._ticks, self._variable = ticks[order][is_last], of[0][is_last]
+
+
+def _numbers(ticks: IntArray, length: float) -> IntArray:
+    """In which step each time lies; a step may be a part of a tick."""
+    return ticks // round(length) if length >= 1 else np.rint(ticks / length).astype(np.int64)
+
+
+def _apart(numbers: IntArray, is_first: BoolArray) -> BoolArray:
+    found = is_first.copy()
+    found[1:] |= numbers[1:] != numbers[:-1]
+    return found
 
 
 @dataclass(frozen=True)
@@ -30,7 +76,7 @@ class StepTable:
     Attributes
     ----------
     steps
-        (m,) lengths, ascending, in the unit of the times.
+        (m,) as text, ascending.
     kept
         (m,) share of the readings that a step keeps apart; readings of one variable at one time are one.
     filled
@@ -38,68 +84,25 @@ class StepTable:
     """
 
     variables: tuple[str, ...]
-    steps: FloatArray
+    steps: tuple[str, ...]
     kept: FloatArray
     filled: FloatArray
 
     @property
-    def best(self) -> int | None:
-        """The place of the largest step that keeps most readings apart, None if there is none."""
+    def best(self) -> str | None:
+        """The largest step that keeps most readings apart, None if there is none."""
         enough = np.flatnonzero(self.kept >= MOST_APART)
-        return int(enough[-1]) if len(enough) else None
+        return self.steps[enough[-1]] if len(enough) else None
 
-
-def step_table(sites: Iterable[SiteData], steps: Sequence[float]) -> StepTable:
-    """Return what steps of these lengths would do to sites whose recordings have times (`Block.times`).
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> from feddbn.data.steps import step_table
-    >>> from feddbn.data import read_sites
-    >>> rows = pd.DataFrame({"t": [0, 1, 2.5, 4], "x": [1.0, 2.0, 3.0, 4.0]})
-    >>> table = step_table(read_sites(rows, time="t", irregular="keep").values(), [1, 2])
-    >>> table.kept.tolist(), table.filled[:, 0].tolist()
-    ([1.0, 0.75], [0.8, 1.0])
-    """
-    lengths = np.sort(np.asarray(steps, dtype=np.float64))
-    n_readings, values, n_steps = 0, None, np.zeros(len(lengths))
-    variables: tuple[str, ...] = ()
-    for site in sites:
-        variables = tuple(site.variables)
-        for recording in site.recordings():
-            counts = [_Count(len(variables), step) for step in lengths]
-            for block in recording.blocks():
-                n_readings += int((~np.isnan(block.values)).sum())
-                for count in counts:
-                    count.add(block, float(getattr(recording, "start", 0.0)))
-            found = np.array([count.values for count in counts])
-            values = found if values is None else values + found
-            n_steps += [count.last - count.first + 1 for count in counts]
-    total = np.zeros((len(lengths), len(variables))) if values is None else values
-    return StepTable(
-        variables, lengths, total.sum(axis=1) / max(n_readings, 1), total / np.maximum(n_steps, 1)[:, None]
-    )
-
-
-class _Count:
-    """Counts the steps of one length in which each variable was read; a step may go on in the next block."""
-
-    def __init__(self, d: int, step: float) -> None:
-        self._step, self.first, self.last = step, 0, -1
-        self.values, self._there = np.zeros(d, dtype=np.int64), np.zeros(d, dtype=bool)
-
-    def add(self, block: Block, start: float) -> None:
-        if block.times is None or not len(block.values):
-            return
-        number = np.floor((start + block.times) / self._step + _ROUNDING).astype(np.int64)
-        self.first = int(number[0]) if self.last < 0 else self.first
-        starts = np.flatnonzero(np.diff(number, prepend=-1))
-        there = np.logical_or.reduceat(~np.isnan(block.values), starts, axis=0)
-        if number[0] == self.last:
-            there[0] &= ~self._there
-            self._there = self._there | there[0] if len(there) == 1 else there[-1]
-        else:
-            self._there = there[-1]
-        self.values += there.sum(axis=0)
-        self.last = int(number[-1])
+    @classmethod
+    def of(cls, counts: Sequence[StepCount]) -> Self:
+        """The table of all readings that were counted; times are all dates or all numbers, or those like the first count."""
+        steps = counts[0].steps if counts else ()
+        alike = [one for one in counts if one.steps == steps]
+        names = tuple(dict.fromkeys(name for one in alike for name in one.variables))
+        total, n_steps = np.zeros((len(steps), len(names))), np.zeros(len(steps))
+        for one in alike:
+            total[:, [names.index(name) for name in one.variables]] += one.values
+            n_steps += one.n_steps
+        n = sum(one.n_readings for one in alike)
+        return cls(names, steps, total.sum(axis=1) / max(n, 1), total / np.maximum(n_steps, 1)[:, None])

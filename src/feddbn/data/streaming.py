@@ -174,15 +174,14 @@ def index_files(
 
 class RowCutter:
     """Turns the tables of one recording, whole or batch by batch, into blocks of numbers: times come to their grid, and
-    segments end where rows are missing. Times that are kept stay as they are, in one segment.
+    segments end where rows are missing.
     """
 
     def __init__(self, where: str, variables: Sequence[str], layout: Layout, clock: Clock | None) -> None:
         self._layout = layout
         self._clock = None if layout.time is None else clock
         step = None if self._clock is None else self._clock.step
-        keeps = layout.way == "keep"
-        self._grid = Grid(step, 0.0 if keeps else layout.tolerance)
+        self._grid = Grid(step, layout.tolerance)
         self.n_beyond = np.zeros(len(variables), dtype=np.int64)
         self.segmenter = Segmenter(
             where,
@@ -191,14 +190,7 @@ class RowCutter:
             layout.gaps,
             layout.time or "time",
             fills=_fills(layout, self._clock),
-            keeps=keeps,
         )
-
-    @property
-    def start(self) -> float:
-        """How many steps from the zero of the clock the recording begins, or from a multiple of all usual steps."""
-        first, clock = self.segmenter.first_tick, self._clock
-        return 0.0 if first is None or clock is None else first % clock.cycle / (clock.step or 1)
 
     def feed(self, frame: pd.DataFrame) -> Iterator[Block]:
         """Yield the blocks of the next rows."""
@@ -366,7 +358,6 @@ class FileRecording:
         self.site = site
         self.run = run
         self.cursor = cursor
-        self.start = 0.0
 
     def blocks(self) -> Iterator[Block]:
         """Yield the rows in batches; a batch that continues a segment says so."""
@@ -375,7 +366,6 @@ class FileRecording:
         cutter = RowCutter(where, site.variables, site.layout, site.index.clock)
         segments: list[tuple[int, int]] = []
         for block in self._feed(cutter):
-            self.start = cutter.start
             n, time = len(block.values), block.time or 0
             if not block.starts_segment and segments:
                 time, before = segments.pop()

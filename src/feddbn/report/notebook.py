@@ -386,7 +386,7 @@ def _of_record(record: ReportRecord, all_edges: str) -> Card:
 def _of_network(record: ReportRecord, card: Card, all_edges: str) -> Card:
     """A card with the graph and the strongest edges of a record's network before its other tables."""
     dbn, edges = record.dbn, record.edges
-    columns = [
+    columns = (
         "source",
         "target",
         "lag",
@@ -396,11 +396,11 @@ def _of_network(record: ReportRecord, card: Card, all_edges: str) -> Card:
         "ci_low",
         "ci_high",
         "truth",
-    ]
+    )
     known = [name for name in columns if name in edges and edges[name].notna().any()]
     picture: Markup | str = ""
     if len(edges) and dbn.d <= MOST_DRAWN:
-        picture = graph_svg(record.dbn, grey=record.abstained is not None)
+        picture = graph_svg(dbn, grey=record.abstained is not None)
     elif len(edges):
         card = replace(card, says=f"{card.says} More than {MOST_DRAWN} variables are not drawn.")
     tables = [table_of(edges[known], _EDGES, all_of_it=all_edges)] if len(edges) else []

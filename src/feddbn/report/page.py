@@ -185,18 +185,13 @@ def summary_sentence(record: ReportRecord) -> str:
     n_curved = sum(part.term.basis != "product" for part in record.dbn.parts)
     curved = f"; {n_curved:,} of them {'is' if n_curved == 1 else 'are'} curved" if n_curved else ""
     steps = "1 step" if record.dbn.n_lags == 1 else f"{record.dbn.n_lags} steps"
-    return (
-        f"{record.method} learned {n_now + n_late:,} effects among {record.dbn.d} "
-        f"variables{_from_what(record)}: "
-        f"{n_now:,} contemporaneous and {n_late:,} delayed by up to {steps}{curved}."
-    )
-
-
-def _from_what(record: ReportRecord) -> str:
     rows = f" from {record.n_rows:,} rows" if record.n_rows is not None else ""
     where = f" at {len(record.sites)} sites" if len(record.sites) > 1 else ""
     sums = f" in {counted(record.n_rounds, 'sum')}" if record.n_rounds is not None else ""
-    return f"{rows}{where}{sums}"
+    return (
+        f"{record.method} learned {n_now + n_late:,} effects among {record.dbn.d} variables{rows}{where}{sums}: "
+        f"{n_now:,} contemporaneous and {n_late:,} delayed by up to {steps}{curved}."
+    )
 
 
 def _facts(record: ReportRecord, audience: Audience) -> list[tuple[str, str]]:
