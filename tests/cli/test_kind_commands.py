@@ -79,7 +79,6 @@ def test_tables_and_pictures(run, refuses, network, tmp_path):
     linear = tmp_path / "linear.json"
     feddbn.DBN(np.zeros((2, 2)), np.zeros((1, 2, 2))).to_json(linear)
     out = tmp_path / "d.csv"
-    assert "dbn.edges()" in refuses("export", linear, "-o", out, "--format", "coefficients")
     assert "--format curves" in refuses("export", network, "-o", out, "--format", "curves")
 
 

@@ -446,7 +446,7 @@ def shapes(dbn: Network) -> NDArray[np.object_]:
     found = np.full((dbn.n_lags + 1, dbn.d, dbn.d), "linear", dtype=object)
     if dbn.has_kinds:
         found[:] = [LINKS[kind.name] for kind in dbn.kinds]
-    for part in dbn.parts:
+    for part in sorted(dbn.parts, key=lambda part: part.term.edge is None):
         for i, lag in part.term.sources:
             found[lag, i, part.target] = "curved" if part.term.edge else "product"
     return found

@@ -193,7 +193,7 @@ def test_a_panel_shows_the_effect_its_band_and_where_it_was_learned() -> None:
     panel, effect = drawn["a → b"], dbn.effect("a", "b", 0)
     whole, inside = (line for line in panel.lines if line.get_color() == "#0072b2")
     x = np.asarray(whole.get_xdata(), dtype=float)
-    np.testing.assert_array_equal(whole.get_ydata(), effect.at(x))
+    np.testing.assert_array_equal(whole.get_ydata(), effect.at(x)[:, 0])
     solid = x[np.isfinite(np.asarray(inside.get_ydata(), dtype=float))]
     low, high = effect.range_seen
     assert solid.min() >= low > x[0]
