@@ -279,9 +279,9 @@ def _write_network(dbn: DBN, form: Form, path: Path) -> None:
             raise ParameterError(
                 "--format curves needs a network with curves, but all effects of this one are linear."
             )
-        dbn.to_curves_csv(path)
+        write_csv(dbn.curves_table(), path)
     elif form is Form.coefficients:
-        dbn.to_coefficients_csv(path)
+        write_csv(dbn.coefficients(), path)
     elif form is Form.lingam:
         np.savez(path, adjacency_matrices=dbn.to_lingam(), variables=names)
     elif form is Form.tigramite:

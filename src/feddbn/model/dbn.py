@@ -8,10 +8,9 @@ are methods of `DBN`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
@@ -26,80 +25,13 @@ from feddbn.model.graph import stack_of_tigramite
 from feddbn.model.network import Network, RandomState, Rows, random_generator
 from feddbn.model.nodes import known
 from feddbn.model.step import Noise, impact
-from feddbn.settings import whole, word
+from feddbn.settings import whole
 from feddbn.shown import Shown
 
-__all__ = ["DBN", "Frames"]
-
-Given = ParamSpec("Given")
-
-
-def _pairs(
-    found: Callable[Concatenate[Network, Given], FloatArray], value: str, step: str = "step", first: int = 0
-) -> Callable[Concatenate[Frames, Given], pd.DataFrame]:
-    """A method that has one row per number of ``stack[step, from, to]``: all steps of one pair after each other."""
-
-    def method(self: Frames, /, *args: Given.args, **kwargs: Given.kwargs) -> pd.DataFrame:
-        stack = found(self.network, *args, **kwargs)
-        steps, d, _ = stack.shape
-        names: Any = np.array(self.network.variables, dtype=object)
-        return pd.DataFrame(
-            {
-                "source": np.repeat(names, d * steps),
-                "target": np.tile(np.repeat(names, steps), d),
-                step: np.tile(np.arange(first, first + steps), d * d),
-                value: np.moveaxis(stack, 0, 2).ravel(),
-            }
-        )
-
-    method.__name__ = found.__name__
-    method.__doc__ = f"Frame source, target, {step}, {value}; see `DBN.{found.__name__}`."
-    return method
-
-
-@dataclass(frozen=True)
-class Frames:
-    """The numbers of one network as tidy frames: `dbn.frames` has the names and arguments of the methods that return arrays.
-
-    One spelling everywhere: `source`, `target` and `variable` are names, `step` counts time steps ahead, and there is one
-    row for each number.
-
-    Examples
-    --------
-    >>> import feddbn
-    >>> dbn = feddbn.DBN([[0, 0.5], [0, 0]], [[[0.4, 0], [0, 0]]], ["x", "y"])
-    >>> frame = dbn.frames.impulse_responses(2)
-    >>> frame[(frame.source == "x") & (frame.target == "y")]["response"].round(2).tolist()
-    [0.5, 0.2, 0.08]
-    """
-
-    network: Network
-
-    impulse_responses = _pairs(dynamics.impulse_responses, "response")
-    fevd = _pairs(dynamics.fevd, "share", first=1)
-    total_effects = _pairs(effects.total_effects, "effect")
-    direct_effects = _pairs(effects.direct_effects, "effect")
-    mediated_effects = _pairs(effects.mediated_effects, "effect")
-    standardised_weights = _pairs(effects.standardised_weights, "weight", "lag")
-
-    def stationary_mean(self) -> pd.DataFrame:
-        """Frame variable, mean, sd of the long run; see `DBN.stationary_mean`."""
-        spread = np.sqrt(np.maximum(np.diag(dynamics.stationary_covariance(self.network)), 0.0))
-        mean = dynamics.stationary_mean(self.network)
-        return pd.DataFrame({"variable": list(self.network.variables), "mean": mean, "sd": spread})
-
-    def stationary_covariance(self) -> pd.DataFrame:
-        """(d, d) frame with the variables as index and columns; see `DBN.stationary_covariance`."""
-        names = list(self.network.variables)
-        return pd.DataFrame(dynamics.stationary_covariance(self.network), names, names)
-
-    def residuals(self, data: Rows | Sequence[Rows]) -> pd.DataFrame:
-        """(n, d) frame with one column per variable; see `DBN.residuals`."""
-        return pd.DataFrame(dynamics.residuals(self.network, data), columns=list(self.network.variables))
-
+__all__ = ["DBN"]
 
 if TYPE_CHECKING:
-    import networkx as nx
+    pass
 
 
 def _same(one: Any, other: Any, atol: float) -> bool:
@@ -127,7 +59,7 @@ class DBN(Network, Shown):
     [['x', 'y', 0, 0.5], ['x', 'x', 1, 0.4]]
     >>> dbn.do({"x": 1.0}, None, steps=2).mean["y"].tolist()
     [0.5, 0.5]
-    >>> dbn.frames.total_effects(1).query("source == 'x' and target == 'y'")["effect"].tolist()
+    >>> dbn.tidy(dbn.total_effects(1), "effect").query("source == 'x' and target == 'y'")["effect"].tolist()
     [0.5, 0.2]
     """
 
@@ -162,14 +94,12 @@ class DBN(Network, Shown):
     quantile_residuals = dynamics.quantile_residuals
     log_likelihood = dynamics.log_likelihood
     residual_diagnostics = dynamics.residual_diagnostics
-    calibration = dynamics.calibration_table
     scores = dynamics.prediction_scores
     # The forms in which others read it.
-    to_curves_csv = export.curves_csv_text
-    to_coefficients_csv = export.coefficients_csv_text
     edges = graph.edge_table
     to_lingam = graph.lingam_arrays
     to_tigramite = graph.tigramite_arrays
+    to_networkx = graph.time_series_graph
     to_dict = export.plain_dict
     to_json = export.json_text
     to_csv = export.csv_text
@@ -219,10 +149,20 @@ class DBN(Network, Shown):
         dynamics.require_linear(self, "the reduced form", "dbn.stationary_mean()")
         return np.asarray(known(self.intercept, "intercept") @ impact(self.W))
 
-    @property
-    def frames(self) -> Frames:
-        """The arrays below and above as tidy frames: ``dbn.frames.impulse_responses(10)``, ``.total_effects(10)``, ..."""
-        return Frames(self)
+    def tidy(self, stack: FloatArray, value: str, step: str = "step", first: int = 0) -> pd.DataFrame:
+        """Frame source, target, step, value with one row for each number of an array [step, from, to] of this network:
+        ``dbn.tidy(dbn.impulse_responses(10), "response")``. Steps begin at `first`: 1 for `fevd`.
+        """
+        steps, d, _ = stack.shape
+        names: Any = np.array(self.variables, dtype=object)
+        return pd.DataFrame(
+            {
+                "source": np.repeat(names, d * steps),
+                "target": np.tile(np.repeat(names, steps), d),
+                step: np.tile(np.arange(first, first + steps), d * d),
+                value: np.moveaxis(stack, 0, 2).ravel(),
+            }
+        )
 
     @classmethod
     def from_edges(
@@ -230,11 +170,6 @@ class DBN(Network, Shown):
     ) -> Self:
         """Network of an edge list, without intercept and noise; name the `variables` if some have no edge."""
         return cls(**graph.parts_of_edges(edges, variables, n_lags))
-
-    def to_networkx(self, kind: Literal["time-series", "summary"] = "time-series") -> nx.DiGraph:
-        """Graph with nodes ``{variable}_lag{l}``, or (``"summary"``) over the variables."""
-        word("time-series", "summary").check("kind", kind)
-        return graph.time_series_graph(self) if kind == "time-series" else graph.summary_graph(self)
 
     @classmethod
     def from_lingam(cls, adjacency_matrices: ArrayLike, variables: Sequence[str] | None = None) -> Self:

@@ -35,7 +35,6 @@ __all__ = [
     "Outcome",
     "ResponseKind",
     "State",
-    "calibration_table",
     "columns_of",
     "drawn_rows",
     "drawn_windows",
@@ -614,51 +613,6 @@ def stretches_with_past(dbn: Network, data: Rows | Sequence[Rows]) -> list[Float
 def rows_with_past(dbn: Network, data: Rows | Sequence[Rows]) -> FloatArray:
     """(n, (p+1) d) those of all usable stretches."""
     return np.concatenate(stretches_with_past(dbn, data))
-
-
-def calibration_table(dbn: Network, data: Rows | Sequence[Rows], n_bins: int = 10) -> pd.DataFrame:
-    """Frame variable, level, low, high, predicted, seen, error, n: predictions in bins of equal width.
-
-    `predicted` is the mean of the probabilities in a bin, `seen` the share of rows in which the level was there, `error` the
-    standard error of `seen` if the predictions hold. Empty bins are left out. Variables without levels have none.
-    """
-    n_bins = whole(1).check("n_bins", n_bins)
-    if not any(kind.levels for kind in dbn.kinds):
-        raise ParameterError(
-            "calibration needs a variable with levels, and this network has none; use dbn.log_likelihood(data)."
-        )
-    rows = rows_with_past(dbn, data)
-    parts = []
-    for j, (kind, law) in enumerate(zip(dbn.kinds, dbn.steps.laws(rows), strict=True)):
-        if law.probabilities is None:
-            continue
-        for k in range(1 if kind.name == "binary" else 0, kind.n_levels):
-            p, there = law.probabilities[:, k], rows[:, j] == k
-            part = _binned(p, there, n_bins)
-            part.insert(0, "variable", dbn.variables[j])
-            part.insert(1, "level", kind.levels[k])
-            parts.append(part)
-    return pd.concat(parts, ignore_index=True)
-
-
-def _binned(p: FloatArray, there: np.ndarray, n_bins: int) -> pd.DataFrame:
-    place = np.minimum((p * n_bins).astype(int), n_bins - 1)
-    n = np.bincount(place, minlength=n_bins)
-    used = np.flatnonzero(n)
-
-    def mean(values: FloatArray) -> FloatArray:
-        return np.asarray(np.bincount(place, weights=values, minlength=n_bins)[used] / n[used])
-
-    return pd.DataFrame(
-        {
-            "low": used / n_bins,
-            "high": (used + 1) / n_bins,
-            "predicted": mean(p),
-            "seen": mean(there * 1.0),
-            "error": np.sqrt(mean(p * (1 - p)) / n[used]),
-            "n": n[used],
-        }
-    )
 
 
 def prediction_scores(dbn: Network, data: Rows | Sequence[Rows]) -> pd.DataFrame:

@@ -19,7 +19,6 @@ import pandas as pd
 
 from feddbn.core.kinds import Kind
 from feddbn.errors import FileError, InputError, ParameterError, reading
-from feddbn.model.effects import coefficient_table, curves_table
 from feddbn.model.graph import Parts, edge_table, parts_of_edges, time_series_graph
 from feddbn.model.network import Network
 from feddbn.model.nodes import Node, Term
@@ -27,9 +26,7 @@ from feddbn.model.nodes import Node, Term
 __all__ = [
     "FORMAT",
     "VERSION",
-    "coefficients_csv_text",
     "csv_text",
-    "curves_csv_text",
     "dot_text",
     "graphml_text",
     "guarded",
@@ -227,22 +224,6 @@ def csv_text(dbn: Network, path: str | Path | None = None) -> str:
         names = [guarded(source), guarded(target)]
         writer.writerow([*names, int(lag), *numbers, str(bool(oriented)).lower()])
     return write_text(buffer.getvalue(), path)
-
-
-def curves_csv_text(dbn: Network, path: str | Path | None = None, n: int = 41, level: float = 0.95) -> str:
-    """`curves_table` as CSV text, also written to `path` if given; safe in spreadsheets. Numbers read back bit for bit,
-    unknown bounds are empty.
-    """
-    return _table_text(curves_table(dbn, n, level), path)
-
-
-def coefficients_csv_text(dbn: Network, path: str | Path | None = None, level: float = 0.95) -> str:
-    """`coefficients` as CSV text, also written to `path` if given; safe in spreadsheets."""
-    return _table_text(coefficient_table(dbn, level), path)
-
-
-def _table_text(table: pd.DataFrame, path: str | Path | None) -> str:
-    return write_text(str(guarded_frame(table).to_csv(index=False, lineterminator="\n")), path)
 
 
 def _edges(dbn: Network) -> Iterable[tuple[Any, ...]]:

@@ -32,7 +32,6 @@ __all__ = [
     "parts_of_edges",
     "stack_of_lingam",
     "stack_of_tigramite",
-    "summary_graph",
     "tigramite_arrays",
     "time_series_graph",
 ]
@@ -235,32 +234,6 @@ def time_series_graph(dbn: Network) -> nx.DiGraph:
             weight=float(dbn.adjacency_matrices[lag, i, j]),
             lag=int(lag),
             oriented=bool(oriented[lag, i, j]),
-        )
-    return graph
-
-
-def summary_graph(dbn: Network) -> nx.DiGraph:
-    """Graph over the d variables: an edge for every pair linked at some lag, with lags, weights and strength.
-
-    `lags` and `weights` are lists in order of lag; `strength` is the weight of largest absolute value,
-    with its sign; `oriented` is False where the contemporaneous edge has an open direction.
-    """
-    import networkx as nx
-
-    graph = nx.DiGraph(n_lags=dbn.n_lags)
-    for name, kind in zip(dbn.variables, dbn.kinds, strict=True):
-        graph.add_node(name, **({"kind": kind.name} if dbn.has_kinds else {}))
-    stack, is_edge = dbn.adjacency_matrices, dbn.is_edge
-    for i, j in np.argwhere(is_edge.any(axis=0)):
-        lags = np.flatnonzero(is_edge[:, i, j])
-        weights = stack[lags, i, j]
-        graph.add_edge(
-            dbn.variables[i],
-            dbn.variables[j],
-            lags=[int(lag) for lag in lags],
-            weights=[float(w) for w in weights],
-            strength=float(weights[np.abs(weights).argmax()]),
-            oriented=(dbn.variables[i], dbn.variables[j]) not in dbn.open_edges,
         )
     return graph
 

@@ -11,9 +11,10 @@ numbers that were never told (`known`).
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -46,9 +47,7 @@ from feddbn.errors import ParameterError
 __all__ = [
     "LINKS",
     "Law",
-    "Levels",
     "Node",
-    "Normal",
     "Part",
     "Term",
     "check_nodes",
@@ -554,76 +553,69 @@ _MOST = 1e15
 _LOG_ROOT_2_PI = 0.5 * np.log(2 * np.pi)
 
 
-class Law(Protocol):
-    """What every distribution can be asked, for n rows."""
+class Law(ABC):
+    """A distribution in each of n rows. Values of levels are their positions."""
+
+    probabilities: FloatArray | None = None
+    """(n, L) those of levels; None without levels."""
 
     @property
+    @abstractmethod
     def mean(self) -> FloatArray:
         """(n,) expected values."""
 
     @property
+    @abstractmethod
     def variance(self) -> FloatArray:
         """(n,) variances."""
 
     @property
     def is_certain(self) -> bool:
         """Whether there is no noise, and so no density: the value is what it is."""
+        return False
 
-    @property
-    def probabilities(self) -> FloatArray | None:
-        """(n, L) those of levels; None without levels."""
-
+    @abstractmethod
     def from_normal(self, z: FloatArray) -> FloatArray:
         """(n,) values that standard normal numbers stand for."""
 
+    @abstractmethod
     def to_normal(self, x: FloatArray, rng: np.random.Generator) -> FloatArray:
         """(n,) what values stand for, standard normal if they are draws; those of counts and levels are partly drawn."""
 
+    @abstractmethod
     def log_density(self, x: FloatArray) -> FloatArray:
         """(n,) log density, or log probability, of values."""
 
 
-class Normal:
-    """Normal numbers with means (n,) and one variance."""
-
-    probabilities = None
-
+class _Normal(Law):
     def __init__(self, eta: FloatArray, dispersion: float) -> None:
         self.eta, self.sd = eta, float(np.sqrt(dispersion))
 
     @property
     def mean(self) -> FloatArray:
-        """(n,) expected values."""
         return self.eta
 
     @property
     def variance(self) -> FloatArray:
-        """(n,) variances."""
         return np.full(len(self.eta), self.sd**2)
 
     @property
     def is_certain(self) -> bool:
-        """Whether there is no noise."""
         return self.sd == 0
 
     def from_normal(self, z: FloatArray) -> FloatArray:
-        """(n,) values that standard normal numbers stand for."""
         return self.eta + self.sd * z
 
-    def to_normal(self, x: FloatArray, rng: np.random.Generator | None = None) -> FloatArray:
-        """(n,) values in standard deviations from their means."""
+    def to_normal(self, x: FloatArray, rng: np.random.Generator) -> FloatArray:
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.asarray((x - self.eta) / self.sd)
 
     def log_density(self, x: FloatArray) -> FloatArray:
-        """(n,) log density of values."""
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.asarray(-_LOG_ROOT_2_PI - np.log(self.sd) - self.to_normal(x) ** 2 / 2)
+            return np.asarray(-_LOG_ROOT_2_PI - np.log(self.sd) - ((x - self.eta) / self.sd) ** 2 / 2)
 
 
-class _LogNormal(Normal):
-    """Numbers whose logarithm is normal."""
-
+class _LogNormal(_Normal):
     @property
     def mean(self) -> FloatArray:
         return np.asarray(np.exp(self.eta + self.sd**2 / 2))
@@ -635,28 +627,25 @@ class _LogNormal(Normal):
     def from_normal(self, z: FloatArray) -> FloatArray:
         return np.asarray(np.exp(super().from_normal(z)))
 
-    def to_normal(self, x: FloatArray, rng: np.random.Generator | None = None) -> FloatArray:
-        return super().to_normal(np.log(x))
+    def to_normal(self, x: FloatArray, rng: np.random.Generator) -> FloatArray:
+        return super().to_normal(np.log(x), rng)
 
     def log_density(self, x: FloatArray) -> FloatArray:
-        return super().log_density(x) - np.log(x)
+        return super().log_density(np.log(x)) - np.log(x)
 
 
-class _Discrete:
+class _Discrete(Law):
     """Some single values have a probability: a value stands for a number drawn evenly from its part of the quantiles."""
 
-    is_certain = False
-
+    @abstractmethod
     def below(self, x: FloatArray) -> FloatArray:
         """(n,) probability of less than the values."""
-        raise NotImplementedError
 
+    @abstractmethod
     def upto(self, x: FloatArray) -> FloatArray:
         """(n,) probability of the values or less."""
-        raise NotImplementedError
 
     def to_normal(self, x: FloatArray, rng: np.random.Generator) -> FloatArray:
-        """(n,) numbers that are standard normal if the values are draws."""
         low, high = self.below(x), self.upto(x)
         u = low + rng.random(len(x)) * (high - low)
         return np.asarray(ndtri(np.clip(u, 1 - _HIGHEST, _HIGHEST)))
@@ -665,35 +654,33 @@ class _Discrete:
 class _Count(_Discrete):
     """Poisson numbers, or negative binomial ones with variance ``mean + dispersion * mean^2``."""
 
-    probabilities = None
-
     def __init__(self, eta: FloatArray, dispersion: float) -> None:
         self.eta, self.dispersion = eta, dispersion
-        self.mean: FloatArray = np.exp(eta)
+        self._share: FloatArray = 1 / (1 + dispersion * np.exp(eta))
+
+    @property
+    def mean(self) -> FloatArray:
+        return np.exp(self.eta)
 
     @property
     def variance(self) -> FloatArray:
         return np.asarray(self.mean + self.dispersion * self.mean**2)
 
     def from_normal(self, z: FloatArray) -> FloatArray:
-        q, is_far = np.minimum(ndtr(z), _HIGHEST), ~(self.mean < _MOST)
+        q, mean, a = np.minimum(ndtr(z), _HIGHEST), self.mean, self.dispersion
+        is_far, is_large = ~(mean < _MOST), mean > _LARGE
         if is_far.any():
             return np.where(is_far, np.inf, 0.0)
-        if (self.mean > _LARGE).any():
-            is_large = self.mean > _LARGE
-            small = _Count(np.where(is_large, 0.0, self.eta), self.dispersion).from_normal(z)
-            return np.where(is_large, self._large(q), small)
-        a = self.dispersion
-        found = nbdtrik(q, 1 / a, self._share) if a else pdtrik(q, self.mean)
+        if is_large.any():
+            # Gaps between large numbers hardly matter: a gamma number of this mean and variance.
+            spread = 1 + a * mean
+            large = np.rint(spread * gammaincinv(mean / spread, q))
+            return np.where(is_large, large, _Count(np.where(is_large, 0.0, self.eta), a).from_normal(z))
+        found = nbdtrik(q, 1 / a, self._share) if a else pdtrik(q, mean)
         # Without a whole number at which the distribution function is exactly q, the next one.
         up = np.ceil(np.where(np.isfinite(found), found, 0.0))
         down = np.maximum(up - 1, 0.0)
         return np.where(self.upto(down) >= q, down, np.where(self.upto(up) >= q, up, up + 1))
-
-    def _large(self, q: FloatArray) -> FloatArray:
-        """The same for large means, where gaps between numbers hardly matter: a gamma number of this mean and variance."""
-        spread = 1 + self.dispersion * self.mean
-        return np.rint(spread * gammaincinv(self.mean / spread, q))
 
     def log_density(self, x: FloatArray) -> FloatArray:
         a = self.dispersion
@@ -708,47 +695,35 @@ class _Count(_Discrete):
         return np.where(x > 0, self.upto(np.maximum(x - 1, 0.0)), 0.0)
 
     def upto(self, x: FloatArray) -> FloatArray:
-        if not self.dispersion:
-            return np.asarray(pdtr(x, self.mean))
-        return np.asarray(betainc(1 / self.dispersion, x + 1, self._share))
-
-    @property
-    def _share(self) -> FloatArray:
-        return np.asarray(1 / (1 + self.dispersion * self.mean))
+        a = self.dispersion
+        return np.asarray(betainc(1 / a, x + 1, self._share) if a else pdtr(x, self.mean))
 
 
-class Levels(_Discrete):
-    """Levels 0 to L-1 with probabilities (n, L); values are their positions."""
-
+class _Levels(_Discrete):
     def __init__(self, log_probabilities: FloatArray) -> None:
         self.log_probabilities = log_probabilities
         self.probabilities: FloatArray = np.exp(log_probabilities)
+        self._places = np.arange(log_probabilities.shape[1])
 
     @property
     def mean(self) -> FloatArray:
-        """(n,) mean position."""
-        return np.asarray(self.probabilities @ np.arange(self.probabilities.shape[1]))
+        return np.asarray(self.probabilities @ self._places)
 
     @property
     def variance(self) -> FloatArray:
-        """(n,) variance of the position."""
-        return np.asarray(self.probabilities @ np.arange(self.probabilities.shape[1]) ** 2 - self.mean**2)
+        return np.asarray(self.probabilities @ self._places**2 - self.mean**2)
 
     def from_normal(self, z: FloatArray) -> FloatArray:
-        """(n,) positions that standard normal numbers stand for."""
         steps = np.cumsum(self.probabilities, axis=1)[:, :-1]
         return np.asarray((ndtr(z)[:, None] > steps).sum(axis=1), dtype=np.float64)
 
     def log_density(self, x: FloatArray) -> FloatArray:
-        """(n,) log of the probability of the levels at positions x."""
         return _at(self.log_probabilities, x)
 
     def below(self, x: FloatArray) -> FloatArray:
-        """(n,) probability of a lower position."""
         return self.upto(x) - np.exp(self.log_density(x))
 
     def upto(self, x: FloatArray) -> FloatArray:
-        """(n,) probability of this position or a lower one."""
         return _at(np.cumsum(self.probabilities, axis=1), x)
 
 
@@ -757,18 +732,20 @@ def _at(table: FloatArray, x: FloatArray) -> FloatArray:
     return np.asarray(np.take_along_axis(table, np.asarray(x, dtype=np.intp)[:, None], axis=1)[:, 0])
 
 
-_NUMBERS: Mapping[str, Any] = {"continuous": Normal, "positive": _LogNormal, "count": _Count}
+_NUMBERS: Mapping[str, Any] = {"continuous": _Normal, "positive": _LogNormal, "count": _Count}
 
 
 def law_of(kind: str, intercept: FloatArray, added: FloatArray, dispersion: float) -> Law:
     """The law of n rows from what causes add (n, k), and the intercept of a kind."""
     if kind == "ordinal":
-        return Levels(_ordinal(intercept - added))
+        return _Levels(_ordinal(intercept - added))
     eta = intercept + added
     if kind == "categorical":
-        return Levels(np.asarray(log_softmax(np.concatenate([np.zeros((len(eta), 1)), eta], axis=1), axis=1)))
+        return _Levels(
+            np.asarray(log_softmax(np.concatenate([np.zeros((len(eta), 1)), eta], axis=1), axis=1))
+        )
     if kind == "binary":
-        return Levels(np.asarray(np.concatenate([log_expit(-eta), log_expit(eta)], axis=1)))
+        return _Levels(np.asarray(np.concatenate([log_expit(-eta), log_expit(eta)], axis=1)))
     law: Law = _NUMBERS[kind](eta[:, 0], dispersion)
     return law
 

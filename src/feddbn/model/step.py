@@ -16,7 +16,7 @@ import numpy as np
 from feddbn.core.arrays import BoolArray, FloatArray, IntArray
 from feddbn.core.kinds import CONTINUOUS, Kind
 from feddbn.errors import ParameterError
-from feddbn.model.nodes import Law, Node, Normal, Term, features, known
+from feddbn.model.nodes import Law, Node, Term, features, known, law_of
 
 __all__ = [
     "NOISE_FAMILIES",
@@ -366,7 +366,7 @@ class LinearSteps(Steps):
         """Normal distributions about what is expected."""
         expected = rows[:, : self.d] - self.residuals(rows)
         chosen = range(self.d) if which is None else which
-        return [Normal(expected[:, j], self.variances[j]) for j in chosen]
+        return [law_of("continuous", np.zeros(1), expected[:, [j]], self.variances[j]) for j in chosen]
 
     def ahead(
         self, covariance: FloatArray, held: FloatArray, weights: FloatArray | None = None

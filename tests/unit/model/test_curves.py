@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -73,7 +72,6 @@ def test_a_curve_without_a_straight_part_and_a_product_are_edges() -> None:
         ["x2", "x1", 1, 0.0, "product", True],
     ]
     assert dbn.to_networkx().number_of_edges() == 3
-    assert set(dbn.to_networkx("summary").edges) == {("x0", "x1"), ("x2", "x1")}
     assert "1" in repr(dbn)
     assert len(dbn.edges(threshold=0.99)) == 3
     assert len(dbn.edges(threshold=1.01)) == 0
@@ -153,28 +151,6 @@ def test_networks_that_differ_in_a_curve_are_not_equal(curved_dbn: CurvedDBN) ->
     straight = DBN(dbn.W, dbn.A, dbn.variables, dbn.intercept, dbn.noise_variances)
     assert not dbn.equals(straight)
     assert not straight.equals(dbn)
-
-
-def test_the_csv_of_curves_reads_back_and_its_names_are_guarded(
-    curved_dbn: CurvedDBN, tmp_path: Path
-) -> None:
-    dbn = curved_dbn()
-    text = dbn.to_curves_csv(tmp_path / "curves.csv", n=11)
-    assert (tmp_path / "curves.csv").read_text() == text
-    lines = [line.split(",") for line in text.splitlines()]
-    table = dbn.curves_table(n=11)
-    assert lines[0] == list(table.columns)
-    for line, row in zip(lines[1:], table.itertuples(index=False), strict=True):
-        assert line[:3] == [row.source, row.target, str(row.lag)]
-        numbers = [float(cell) if cell else np.nan for cell in line[3:7]]
-        np.testing.assert_array_equal(numbers, [row.value, row.effect, row.lower, row.upper])
-        assert line[7] == str(row.inside)
-    formula = curved(
-        np.zeros((2, 2)), np.zeros((1, 2, 2)), ["=1+1", "b"], parts=[make_curve(0, 1, 1, 0.0, 1.0, (1.0,))]
-    )
-    assert formula.to_curves_csv().splitlines()[1].startswith("'=1+1,b,1,")
-    with pytest.raises(ParameterError, match=r"n=1.*2"):
-        dbn.to_curves_csv(n=1)
 
 
 def chain() -> DBN:

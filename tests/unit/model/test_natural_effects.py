@@ -117,7 +117,6 @@ def test_tables_and_words(dbn):
     assert edges.loc[("visits", "alarm"), "standardised"] < 0 < edges.loc[("ward", "ward"), "standardised"]
     assert (edges["standardised"].abs() < 1).all()
     assert "shape=diamond" in dbn.to_dot()
-    assert dbn.to_networkx("summary").nodes["ward"]["kind"] == "categorical"
 
 
 def test_a_higher_slope_means_a_higher_level():
