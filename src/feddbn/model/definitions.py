@@ -102,8 +102,8 @@ def _read(name: str, text: str) -> Formula:
         return Formula(text, tuple(names), _degree(node) <= 1, node)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise ParameterError(
-            f"definitions: {name} = {text[:100]!r} is no formula of numbers, names, + - * /, parentheses, log and exp; write it "
-            'like "(sbp + 2 dbp) / 3".',
+            f"definitions: {name} = {text[:100]!r} is no formula of numbers, names, + - * /, parentheses, log, exp; "
+            'write it like "(sbp + 2 dbp) / 3".',
             argument="definitions",
         ) from None
 

@@ -70,7 +70,6 @@ __all__ = [
 
 _BOUND = 1e100
 _N_PATHS, _BURN_IN, _N_ROWS = 50, 200, 200
-_QUIET = 0.05
 # What a relaxation time of some 90 of the 200 steps gives.
 _STUCK = 0.5
 
@@ -119,7 +118,6 @@ def stationary_sample(dbn: Network) -> FloatArray:
         try:
             rows = paths_from(dbn, _at_any_level(dbn, first_rows(dbn), rng), shocks)[:, _BURN_IN:].copy()
             _check_settled(dbn, rows)
-            _check_levels(dbn, rows)
             _SAMPLES[dbn] = rows
         except ParameterError as error:
             _SAMPLES[dbn] = str(error)
@@ -145,17 +143,21 @@ def visited_rows(dbn: Network, n: int = 1000) -> FloatArray:
 
 
 def _check_settled(dbn: Network, rows: FloatArray) -> None:
-    rows = _on_their_scales(dbn, rows)
-    early, late = np.split(rows, [_N_ROWS // 2], axis=1)
-    spread, later = early.var(axis=(0, 1)), late.var(axis=(0, 1))
-    drift = np.abs(late.mean(axis=(0, 1)) - early.mean(axis=(0, 1)))
-    moving = (later > 2 * spread) | (drift > np.sqrt(later))
-    moving &= later > 1e-20 * (1 + early.mean(axis=(0, 1)) ** 2)
+    """Refuse variables that still drift or grow, or where means of paths differ as much as single rows do: these depend on
+    where their path began.
+    """
+    early, late = (half.reshape(-1, dbn.d) for half in np.split(rows, [_N_ROWS // 2], axis=1))
+    spread, between = rows.var(axis=(0, 1)), rows.mean(axis=1).var(axis=0)
+    # What lies between quartiles, so that a few far rows do not count as growth.
+    before, after = (np.subtract(*np.quantile(half, [0.75, 0.25], axis=0)) for half in (early, late))
+    moving = (np.abs(late.mean(axis=0) - early.mean(axis=0)) > np.sqrt(spread)) | (after > 2 * before)
+    moving |= between > _STUCK * spread
+    moving &= spread > 1e-20 * (1 + early.mean(axis=0) ** 2)
     if moving.any():
         name = dbn.variables[int(np.flatnonzero(moving)[0])]
         raise ParameterError(
-            f"this network has no usual level: simulated paths of {name!r} still move away after {_BURN_IN} steps; pass a"
-            " history."
+            f"this network has no usual level: simulated paths of {name!r} still move away, or apart, after {_BURN_IN} steps;"
+            " pass a history, or rows to average over."
         )
 
 
@@ -166,30 +168,6 @@ def _at_any_level(dbn: Network, start: FloatArray, rng: np.random.Generator) -> 
         if kind.levels:
             rows[:, :, j] = rng.integers(kind.n_levels, size=(_N_PATHS, 1))
     return rows
-
-
-def _check_levels(dbn: Network, rows: FloatArray) -> None:
-    """Refuse variables whose level depends on where their path began: the means of paths differ as much as single rows."""
-    spread, between = rows.var(axis=(0, 1)), rows.mean(axis=1).var(axis=0)
-    stuck = np.array([bool(kind.levels) for kind in dbn.kinds]) & (between > _STUCK * spread) & (spread > 0)
-    if stuck.any():
-        name = dbn.variables[int(np.flatnonzero(stuck)[0])]
-        raise ParameterError(
-            f"this network has no usual level: {name!r} changes so rarely that {_BURN_IN} simulated steps do not tell where"
-            " it usually is; pass a history, or rows to average over."
-        )
-
-
-def _on_their_scales(dbn: Network, rows: FloatArray) -> FloatArray:
-    """Rows whose spread can grow without bounds, on the scales on which causes act; levels have none, so they are 0."""
-    shown = np.zeros_like(rows)
-    for j, kind in enumerate(dbn.kinds):
-        if not kind.levels:
-            # Rare counts are all but constant: what is left of their spread is chance.
-            shown[..., j] = kind.encode(rows[..., j])[..., 0]
-            quiet = kind.name == "count" and shown[..., j].var() < _QUIET
-            shown[..., j] *= not quiet
-    return shown
 
 
 def first_rows(dbn: Network) -> FloatArray:

@@ -319,7 +319,8 @@ def edge_effect(
     i, j, lag = edge_at(dbn, source, target, lag)
     origin, scale = None, 1.0
     if not dbn.has_kinds:
-        origin, scale = origin_and_scale(dbn, i)
+        own = [term.units[i] for term in dbn.node(j).terms if term.edge == (i, lag) and term.units]
+        origin, scale = own[0] if own else origin_and_scale(dbn, i)
         at = [dbn.units[k][0] if k in dbn.units else 0.0 for k in range(dbn.d)]
         rows = np.tile(at, dbn.n_lags + 1)[None]
     else:

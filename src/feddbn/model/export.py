@@ -10,7 +10,7 @@ import csv
 import io
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -216,19 +216,9 @@ def csv_text(dbn: Network, path: str | Path | None = None) -> str:
     """Edge list source, target, lag, weight, standardised, oriented as CSV text with a header, also written to `path` if
     given; safe in spreadsheets.
     """
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(["source", "target", "lag", "weight", "standardised", "oriented"])
-    for source, target, lag, weight, standardised, oriented in _edges(dbn):
-        numbers = [repr(float(weight)), "" if np.isnan(standardised) else repr(float(standardised))]
-        names = [guarded(source), guarded(target)]
-        writer.writerow([*names, int(lag), *numbers, str(bool(oriented)).lower()])
-    return write_text(buffer.getvalue(), path)
-
-
-def _edges(dbn: Network) -> Iterable[tuple[Any, ...]]:
-    """source, target, lag, weight, standardised, oriented of every edge."""
-    return edge_table(dbn).iloc[:, :6].itertuples(index=False, name=None)
+    table = edge_table(dbn).iloc[:, :6]
+    table["oriented"] = table["oriented"].map({True: "true", False: "false"})
+    return write_text(str(guarded_frame(table).to_csv(index=False, lineterminator="\n")), path)
 
 
 def parts_of_csv(
@@ -240,13 +230,11 @@ def parts_of_csv(
     text, where = _read(source, is_text=lambda s: "\n" in s)
     try:
         rows = [row for row in csv.reader(io.StringIO(text, newline=""), strict=True) if row]
-        header, body = rows[0], rows[1:]
-        frame = pd.DataFrame(body, columns=header, dtype=object)
-        frame["lag"] = [int(value) for value in frame["lag"]]
-        for end in ("source", "target"):
-            frame[end] = [unguarded(name) for name in frame[end]]
-        if "weight" in frame.columns:
-            frame["weight"] = [float(value) for value in frame["weight"]]
+        frame = pd.DataFrame(rows[1:], columns=rows[0], dtype=object)
+        readers: dict[str, Any] = {"lag": int, "source": unguarded, "target": unguarded, "weight": float}
+        for column, read in readers.items():
+            if column != "weight" or column in frame.columns:
+                frame[column] = [read(value) for value in frame[column]]
         return parts_of_edges(frame, variables, n_lags)
     except InputError as error:
         raise FileError(f"{where} is not a usable edge list: {error}") from None
@@ -279,7 +267,7 @@ def dot_text(dbn: Network, path: str | Path | None = None) -> str:
     for lag in range(dbn.n_lags, -1, -1):
         nodes = "; ".join(_quoted(f"{name}_lag{lag}") for name in dbn.variables)
         lines.append(f"  {{ rank=same; {nodes}; }}")
-    for source, target, lag, weight, _, oriented in _edges(dbn):
+    for source, target, lag, weight, _, oriented in edge_table(dbn).iloc[:, :6].itertuples(index=False):
         ends = f"{_quoted(f'{source}_lag{lag}')} -> {_quoted(f'{target}_lag0')}"
         line = "" if oriented else ", dir=none"
         lines.append(f'  {ends} [weight_value="{float(weight)!r}", label="{weight:.3g}"{line}];')

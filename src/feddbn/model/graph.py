@@ -172,41 +172,42 @@ def parts_of_edges(
             raise DataError(
                 f"the edge list lacks the column {column!r}; it needs source, target, lag and weight."
             )
-    source, target = [str(v) for v in edges["source"]], [str(v) for v in edges["target"]]
-    names = tuple(dict.fromkeys(name for pair in zip(source, target, strict=True) for name in pair))
-    if variables is not None:
-        unknown = [name for name in names if name not in set(variables)]
-        if unknown:
-            raise DataError(f"the edge list names {unknown[0]!r}, which is not among the given variables.")
-        names = tuple(variables)
-    lags = [_lag(value) for value in edges["lag"]]
-    p = max(lags, default=0) if n_lags is None else int(n_lags)
-    weights = list(edges["weight"]) if "weight" in edges.columns else [1.0] * len(edges)
-    stack = np.zeros((p + 1, len(names), len(names)))
-    position = {name: k for k, name in enumerate(names)}
-    seen = set()
-    for s, t, lag, weight in zip(source, target, lags, weights, strict=True):
-        if lag > p:
-            raise DataError(f"the edge {s} -> {t} has lag {lag}, which is beyond n_lags={p}.")
-        if (s, t, lag) in seen:
-            raise DataError(f"the edge {s} -> {t} at lag {lag} is listed twice.")
-        if not is_number(weight):
-            raise DataError(f"the edge {s} -> {t} at lag {lag} has a weight that is not a finite number.")
-        seen.add((s, t, lag))
-        stack[lag, position[s], position[t]] = float(weight)
-    oriented = [_truth(v) for v in edges["oriented"]] if "oriented" in edges.columns else [True] * len(edges)
-    rows = zip(source, target, lags, oriented, strict=True)
+    ends = [
+        (str(s), str(t), _lag(lag))
+        for s, t, lag in zip(edges["source"], edges["target"], edges["lag"], strict=True)
+    ]
+    names = (
+        tuple(dict.fromkeys(name for s, t, _ in ends for name in (s, t)))
+        if variables is None
+        else tuple(variables)
+    )
+    p = max((lag for *_, lag in ends), default=0) if n_lags is None else int(n_lags)
+    weights = list(edges["weight"]) if "weight" in edges.columns else [1.0] * len(ends)
+    oriented = [_truth(v) for v in edges["oriented"]] if "oriented" in edges.columns else [True] * len(ends)
+    stack, place = np.zeros((p + 1, len(names), len(names))), {name: k for k, name in enumerate(names)}
+    for k, ((s, t, lag), weight) in enumerate(zip(ends, weights, strict=True)):
+        why = {
+            "names a variable that is not among the given ones": not {s, t} <= place.keys(),
+            f"is beyond n_lags={p}": lag > p,
+            "is listed twice": (s, t, lag) in ends[:k],
+            "has a weight that is not a finite number": not is_number(weight),
+        }
+        if any(why.values()):
+            raise DataError(
+                f"the edge {s} -> {t} at lag {lag} {next(text for text, is_so in why.items() if is_so)}."
+            )
+        stack[lag, place[s], place[t]] = float(weight)
+    is_open = [
+        not known and lag == 0 and weight != 0
+        for (*_, lag), weight, known in zip(ends, weights, oriented, strict=True)
+    ]
     return Parts(
         W=stack[0],
         A=stack[1:],
         variables=names,
         intercept=None,
         noise_variances=None,
-        open_edges=tuple(
-            (s, t)
-            for s, t, lag, known in rows
-            if lag == 0 and not known and stack[0, position[s], position[t]] != 0
-        ),
+        open_edges=tuple((s, t) for (s, t, _), is_one in zip(ends, is_open, strict=True) if is_one),
     )
 
 
