@@ -83,7 +83,6 @@ class DBN(Network, Shown):
     curves_table = effects.curves_table
     coefficients = effects.coefficient_table
     average_effects = effects.average_effects
-    average_slopes = effects.average_slopes
     shapes = effects.shapes
     signs = effects.signs
     distribution = effects.distribution

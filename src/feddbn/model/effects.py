@@ -56,7 +56,6 @@ __all__ = [
     "Changes",
     "Effect",
     "average_effects",
-    "average_slopes",
     "changes_by_variable",
     "coefficient_table",
     "curves_table",
@@ -366,79 +365,80 @@ def standard_deviations(dbn: Network) -> FloatArray:
     return np.sqrt(np.where(plain & (variances > 0), variances, 1.0))
 
 
-_Z = np.linspace(-8.0, 8.0, 1601)
-_DENSITY = np.exp(-(_Z**2) / 2)
-_DENSITY /= _DENSITY.sum()
-# Variance of the square of a standard normal.
-_SQUARE = 2.0
+_N_SIZED = 5000
 
 
-def _straight(dbn: Network) -> FloatArray:
-    """(p+1, d, d) the straight parts of effects."""
-    stack = dbn.adjacency_matrices
-    for part in dbn.parts:
-        if part.term.basis == "table":
-            (i, lag), b = part.term.sources[0], np.asarray(part.coefficients)
-            stack[lag, i, part.target] -= b[0, 0] / part.term.scales[0]
-    return stack
-
-
-def average_slopes(dbn: Network) -> FloatArray:
-    """(p+1, d, d) average slope of every effect: its weight, and what functions add that are not uncorrelated with the value.
-
-    A product has no slope on average.
+class _Sizes(NamedTuple):
+    """(p+1, d, d) what edges add to the predictors of their targets: standard deviation, and correlation with the source (NaN
+    where it has none); (d,) standard deviations of sources, and of all that moves a target on its own scale.
     """
-    slopes = _straight(dbn)
-    for target, term, b, _ in dbn.parts:
-        if term.basis not in ("spline", "quadratic", "product"):
-            # Stein: under a standard normal z, E h'(z) = E z h(z).
-            (i, lag), (origin, scale) = term.sources[0], term.units[term.sources[0][0]]
-            values = term.columns(origin + scale * _Z, width=len(np.asarray(b))) @ np.asarray(b)
-            slopes[lag, i, target] += float((_DENSITY * _Z) @ values[:, 0]) / scale
-    return slopes
+
+    added: FloatArray
+    correlation: FloatArray
+    source: FloatArray
+    target: FloatArray
 
 
-def _variances(dbn: Network, sd: FloatArray) -> FloatArray:
-    """(p+1, d, d) variances of the effects of sources with standard deviations `sd` (d,).
-
-    Functions are taken over a normal with their own origin and scale, and the two variables of a product as independent.
-    """
-    straight = _straight(dbn)
-    found = np.asarray((straight * sd[:, None]) ** 2)
-    for target, term, coefficients, _ in dbn.parts:
-        b = np.asarray(coefficients)
-        if term.basis == "product":
-            for i, lag in set(term.sources):
-                found[lag, i, target] += (_SQUARE if term.edge else 1.0) * float(b[0, 0]) ** 2
-            continue
-        (i, lag), (origin, scale) = term.sources[0], term.units[term.sources[0][0]]
-        curve = (term.columns(origin + scale * _Z, width=len(b)) @ b)[:, 0]
-        values = straight[lag, i, target] * scale * _Z + curve
-        found[lag, i, target] += (
-            _DENSITY @ (values - _DENSITY @ values) ** 2 - (straight[lag, i, target] * sd[i]) ** 2
-        )
-    return found
+def _sizes(dbn: Network) -> _Sizes:
+    """Sizes over rows that a network which is not linear visits by itself; ParameterError if it has no usual level."""
+    shape = dbn.n_lags + 1, dbn.d, dbn.d
+    added, correlation, target = np.zeros(shape), np.full(shape, np.nan), np.ones(dbn.d)
+    with np.errstate(all="ignore"):
+        rows = visited_rows(dbn, _N_SIZED)
+    for j, node in enumerate(dbn.nodes):
+        columns = node.columns(rows, dbn.kinds)
+        own = _own_variance(node, columns)
+        target[j] = np.sqrt(((columns @ node.slopes).var(axis=0) + own).sum()) or 1.0
+        ends = np.cumsum([0, *(len(b) for b in node.coefficients)])
+        for i, lag in node.causes:
+            mine = [k for k, term in enumerate(node.terms) if (i, lag) in term.sources]
+            total = np.sum([columns[:, ends[k] : ends[k + 1]] @ node.coefficients[k] for k in mine], axis=0)
+            added[lag, i, j] = np.sqrt(total.var(axis=0).sum())
+            if total.shape[1] == 1 and all(node.terms[k].edge for k in mine) and dbn.kinds[i].width == 1:
+                x = dbn.kinds[i].encode(rows[:, lag * dbn.d + i])
+                scale = x.std() * added[lag, i, j]
+                covariance = ((x - x.mean()) * (total - total.mean())).mean()
+                correlation[lag, i, j] = covariance / scale if scale > 0 else 1.0
+    source = rows[:, : dbn.d].std(axis=0)
+    return _Sizes(added, correlation, np.where(source > 0, source, 1.0), target)
 
 
 def sizes_by_source(dbn: Network) -> FloatArray:
-    """(p+1, d, d) size of every effect over the scale of its source: |weight| of a straight one."""
-    scale = np.array([dbn.units.get(i, (0.0, 1.0))[1] for i in range(dbn.d)])
-    return np.asarray(np.sqrt(np.maximum(_variances(dbn, scale), 0.0)) / scale[:, None])
+    """(p+1, d, d) size of every effect over the spread of its source: |weight| of a straight one."""
+    size = np.abs(dbn.adjacency_matrices)
+    if dbn.is_linear or dbn.has_kinds:
+        return size
+    try:
+        found = _sizes(dbn)
+    except ParameterError:
+        return size
+    return np.where(_is_bent(dbn), found.added / found.source[:, None], size)
+
+
+def _is_bent(dbn: Network) -> BoolArray:
+    found = np.zeros_like(dbn.is_edge)
+    for part in dbn.parts:
+        for i, lag in part.term.sources:
+            found[lag, i, part.target] = True
+    return found
 
 
 def signs(dbn: Network) -> BoolArray:
-    """(p+1, d, d) whether an effect goes one way: it is one coefficient, or its average slope makes up half of its variance.
+    """(p+1, d, d) whether an effect goes one way: it is one coefficient, or its straight part makes up half of its variance.
 
     What rises and falls, and what depends on another variable or on levels, is neither positive nor negative.
     """
-    if dbn.is_linear:
-        return np.ones_like(dbn.is_edge)
-    found = np.asarray(np.abs(average_slopes(dbn)) >= np.sqrt(0.5) * sizes_by_source(dbn))
+    found = np.ones_like(dbn.is_edge)
     for j, node in enumerate(dbn.nodes):
         for term, b in node.parts:
             if b.size > 1 and term.is_straight:
                 (i, lag), *_ = term.sources
                 found[lag, i, j] = False
+    if dbn.parts:
+        try:
+            found &= ~_is_bent(dbn) | (_sizes(dbn).correlation ** 2 >= 0.5)
+        except ParameterError:
+            found &= ~_is_bent(dbn)
     return found
 
 
@@ -454,11 +454,11 @@ def shapes(dbn: Network) -> NDArray[np.object_]:
 
 
 def standardised_weights(dbn: Network, sd: ArrayLike | None = None) -> FloatArray:
-    """(p+1, d, d) ``weight * sd_from / sd_to``, W first; of a curved effect its own standard deviation over ``sd_to``,
-    negative where it falls; with variables of other kinds the share of a cause on the scale of the link.
+    """(p+1, d, d) ``weight * sd_from / sd_to``, W first; of effects that are not straight the standard deviation of what they
+    add over ``sd_to``, negative where they fall.
 
-    That share is the standard deviation of what a cause adds to the predictor over that of all that moves the variable there:
-    the spread of its predictor and, by its kind, the variance of noise (continuous, positive), ``pi^2/3`` (levels: the
+    With variables of other kinds that is on the scale of the link, and ``sd_to`` is that of all that moves the variable
+    there: the spread of its predictor and, by its kind, the variance of noise (continuous, positive), ``pi^2/3`` (levels: the
     variance of a logistic number), ``log(1 + 1/mean + dispersion)`` (counts: the variance of the log of a number with their
     mean and variance). Spreads are those of rows that the network visits by itself; where it has no usual level, those of the
     noise.
@@ -473,44 +473,24 @@ def standardised_weights(dbn: Network, sd: ArrayLike | None = None) -> FloatArra
     scale = None if sd is None else np.asarray(sd, dtype=np.float64)
     if scale is not None and not (scale.shape == (dbn.d,) and np.isfinite(scale).all() and (scale > 0).all()):
         raise ParameterError(f"sd must be {dbn.d} positive numbers, one for each variable, got {sd!r}.")
+    if dbn.has_kinds and sd is not None:
+        raise ParameterError("sd has no meaning for variables of other kinds; leave it out.")
     with np.errstate(over="ignore", under="ignore"):
-        if dbn.has_kinds:
-            if sd is not None:
-                raise ParameterError("sd has no meaning for variables of other kinds; leave it out.")
-            return _shares(dbn)
         scale = standard_deviations(dbn) if scale is None else scale
-        if dbn.is_linear:
-            # No weight stays none, also where the ratio of two scales overflows.
-            weights = dbn.adjacency_matrices
-            return np.multiply(
-                weights, scale[:, None] / scale, out=np.zeros_like(weights), where=weights != 0
-            )
-        falls = signs(dbn) & (average_slopes(dbn) < 0)
-        return np.asarray(
-            np.where(falls, -1.0, 1.0) * np.sqrt(np.maximum(_variances(dbn, scale), 0.0)) / scale
+        # No weight stays none, also where the ratio of two scales overflows.
+        weights = dbn.adjacency_matrices
+        straight = np.multiply(
+            weights, scale[:, None] / scale, out=np.zeros_like(weights), where=weights != 0
         )
-
-
-def _shares(dbn: Network) -> FloatArray:
-    found = dbn.adjacency_matrices
-    try:
-        with np.errstate(all="ignore"):
-            rows = visited_rows(dbn)
-    except ParameterError:
-        scale = standard_deviations(dbn)
-        return np.asarray(found * scale[:, None] / scale)
-    for j, node in enumerate(dbn.nodes):
-        columns = node.columns(rows, dbn.kinds)
-        total = ((columns @ node.slopes).var(axis=0) + _own_variance(node, columns)).sum()
-        for i, lag in node.causes:
-            added, begin, mine = np.zeros((len(rows), node.n_predictors)), 0, list[FloatArray]()
-            for term, b in node.parts:
-                if (i, lag) in term.sources:
-                    added, mine = added + columns[:, begin : begin + len(b)] @ b, [*mine, b]
-                begin += len(b)
-            size = np.sqrt(added.var(axis=0).sum() / total) if total > 0 else 0.0
-            found[lag, i, j] = -size if len(mine) == 1 and mine[0].size == 1 and mine[0][0, 0] < 0 else size
-    return found
+        if dbn.is_linear:
+            return straight
+        try:
+            found = _sizes(dbn)
+        except ParameterError:
+            return straight
+        falls = np.where(found.correlation**2 >= 0.5, found.correlation, 1.0) < 0
+        sizes = np.where(falls, -1.0, 1.0) * found.added / (found.target if dbn.has_kinds else scale)
+        return sizes if dbn.has_kinds else np.where(_is_bent(dbn), sizes, straight)
 
 
 _LOGISTIC = np.pi**2 / 3
@@ -681,15 +661,13 @@ def total_effects(dbn: Network, horizon: int) -> FloatArray:
 
 
 def direct_effects(dbn: Network, horizon: int) -> FloatArray:
-    """(horizon+1, d, d): the weight of the single edge from i to j at lag h (0 beyond the network's lags), its average
-    slope if it is curved.
-    """
+    """(horizon+1, d, d): the weight of the single edge from i to j at lag h, 0 beyond the network's lags."""
     if dbn.has_kinds:
         require_linear(dbn, "direct_effects", "dbn.average_effects()")
     horizon = whole(0).check("horizon", horizon)
     direct = np.zeros((horizon + 1, dbn.d, dbn.d))
     upto = min(horizon, dbn.n_lags) + 1
-    direct[:upto] = average_slopes(dbn)[:upto]
+    direct[:upto] = dbn.adjacency_matrices[:upto]
     return direct
 
 

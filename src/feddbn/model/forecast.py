@@ -257,7 +257,6 @@ def do(
         )
     if dbn.has_kinds:
         require_linear(dbn, "a trend", "dbn.do(held, history, steps)")
-    seen = rows_of(np.zeros((0, dbn.d)) if history is None else history, dbn.variables, "history")
     if not dbn.is_linear:
         # A curve is a function of the value itself, so the level is not taken off before.
         if not trend.is_level:
@@ -268,7 +267,8 @@ def do(
         there = at_level(dbn, trend.coefficients[0])
         return _ahead(there, interventions, history, steps, interval, method, random_state, n_paths, noise)
     last = trend.span[1] if end is None else float(end)
-    rest: Rows = seen - trend.at(last - np.arange(len(seen), dtype=np.float64)[::-1])
+    rows = rows_of(np.zeros((0, dbn.d)) if history is None else history, dbn.variables, "history")
+    rest: Rows = rows - trend.at(last - np.arange(len(rows), dtype=np.float64)[::-1])
     if isinstance(history, pd.DataFrame):
         rest = pd.DataFrame(rest, index=history.index, columns=list(dbn.variables))
     ahead = trend.at(last + np.arange(1.0, steps + 1))
@@ -284,7 +284,6 @@ def do(
         n_paths,
         noise,
         ahead,
-        seen,
     )
 
 
@@ -311,11 +310,8 @@ def _ahead(
     n_paths: int,
     noise: Noise,
     course: FloatArray | None = None,
-    seen: FloatArray | None = None,
 ) -> Forecast:
-    """`do` of rows that are as the network saw them; `course` (steps, d) is added to what follows, `seen` are the rows before
-    anything was taken off.
-    """
+    """`do` of rows that are as the network saw them; `course` (steps, d) is added to what follows."""
     start = _start(dbn, history)
     if history is not None:
         sentence = _doubts(dbn, rows_of(history, dbn.variables, "history", dbn.kinds))
@@ -358,9 +354,6 @@ def _ahead(
     lower, upper = (None if level is None else frame(bound) for bound in bounds)
     told = outcomes if dbn.has_kinds else ()
     found = Forecast(frame(mean), lower, upper, frame(sd), level, start.n_inferred, beyond, told)
-    if history is not None and not told:
-        as_seen = rows_of(history, dbn.variables, "history") if seen is None else seen
-        found = _within_range(dbn, found, as_seen, values)
     if not dbn.definitions:
         return found
 
@@ -371,37 +364,6 @@ def _ahead(
     units = _defined(dbn, np.vstack([np.zeros(dbn.d), np.eye(dbn.d)]))
     exact = dbn.steps.ahead(start.covariance, values, units[1:] - units[0])
     return _with_defined(dbn, found, None if method == "simulation" else exact, drawn)
-
-
-def _within_range(dbn: Network, found: Forecast, rows: FloatArray, held: FloatArray) -> Forecast:
-    """The forecast with means and bounds cut to what a variable can be that is 0 or 1, or a count, in the rows (n, d) before.
-
-    A network of numbers knows no such limits. Where it would pass them, that is warned of. What is held stays as it is.
-    """
-    lowest, highest = np.full(dbn.d, -np.inf), np.full(dbn.d, np.inf)
-    for j in range(dbn.d):
-        seen = rows[np.isfinite(rows[:, j]), j]
-        if len(seen) >= _FEW_ROWS and seen.min() == 0 < seen.max() and np.all(seen == np.rint(seen)):
-            lowest[j], highest[j] = 0.0, 1.0 if seen.max() == 1 else np.inf
-    free = np.isnan(held)
-    cut, beyond = dict[str, Any](), np.zeros(dbn.d, dtype=bool)
-    for part in ("mean", "lower", "upper"):
-        given: pd.DataFrame | None = getattr(found, part)
-        if given is not None:
-            values = given.to_numpy()
-            limited = np.where(free, np.clip(values, lowest, highest), values)
-            beyond |= (limited != values).any(axis=0)
-            cut[part] = pd.DataFrame(limited, given.index, given.columns)
-    if not beyond.any():
-        return found
-    warnings.warn(
-        f"{_listed(dbn.variables, beyond)}: only 0 and 1, or counts, in the history, but this network takes them for any "
-        "number. The forecast would leave their range, so it was cut there; feddbn.MixedDBN (--method mixed) forecasts "
-        "probabilities and counts.",
-        HistoryWarning,
-        stacklevel=4,
-    )
-    return replace(found, **cut)
 
 
 def _defined(dbn: Network, rows: FloatArray) -> FloatArray:

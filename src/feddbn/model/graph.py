@@ -17,7 +17,7 @@ from feddbn.core.ancestral.marks import WORDS, Marks
 from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.errors import DataError, ParameterError
 from feddbn.model.dynamics import require_linear
-from feddbn.model.effects import average_slopes, shapes, signs, sizes_by_source, standardised_weights
+from feddbn.model.effects import shapes, signs, sizes_by_source, standardised_weights
 from feddbn.model.network import Network
 from feddbn.model.nodes import LINKS, Node
 from feddbn.settings import is_number
@@ -125,7 +125,7 @@ def edge_table(dbn: Network, threshold: float = 0.0) -> pd.DataFrame:
     source, target.
 
     `standardised` is the weight in standard deviations (`feddbn.model.effects`), NaN where the noise is not known;
-    `oriented` is False where the contemporaneous direction is open. With curves, `weight` is the average slope, the size of
+    `oriented` is False where the contemporaneous direction is open. With curves, `weight` is the straight part, the size of
     an effect (standard deviation of the effect over that of its source) is compared with the threshold, and a column
     `shape` says linear, curved or product (the source acts together with another, whether or not it has a curve of
     its own). With variables of other kinds, `weight` is a coefficient on the `scale` of the target (value, log value,
@@ -134,7 +134,6 @@ def edge_table(dbn: Network, threshold: float = 0.0) -> pd.DataFrame:
     """
     stack, is_there = dbn.adjacency_matrices, np.abs(dbn.adjacency_matrices) > threshold
     if not dbn.is_linear:
-        stack = dbn.adjacency_matrices if dbn.has_kinds else average_slopes(dbn)
         is_there = dbn.is_edge & (sizes_by_source(dbn) > threshold) if threshold > 0 else dbn.is_edge
     lag, i, j = np.nonzero(is_there)
     names = np.asarray(dbn.variables, dtype=object)
