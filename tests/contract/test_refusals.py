@@ -202,7 +202,6 @@ DOORS: dict[str, list[tuple[Callable[[], Any], str]]] = {
     "a summary": [
         (lambda: feddbn.summary(made().sites, lags=1), "'lags'"),
         (lambda: feddbn.summary(made().sites).partial_correlation("x0", "x1"), "'x0'"),
-        (lambda: feddbn.summary(made().sites).only("x0"), "['x0']"),
         (lambda: feddbn.summary(made().sites).position(7), "7"),
     ],
     "pictures and reports": [

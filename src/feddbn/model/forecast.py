@@ -249,74 +249,14 @@ def do(
         Time of the last row of `history` on the clock of the trend; by default its last row.
     """
     steps = whole(1).check("steps", steps)
-    if trend is None:
-        return _ahead(dbn, interventions, history, steps, interval, method, random_state, n_paths, noise)
-    if trend.variables != dbn.variables:
-        raise ParameterError(
-            f"trend is one of {', '.join(trend.variables[:10])}, but the network has {', '.join(dbn.variables[:10])}."
-        )
-    if dbn.has_kinds:
-        require_linear(dbn, "a trend", "dbn.do(held, history, steps)")
-    if not dbn.is_linear:
-        # A curve is a function of the value itself, so the level is not taken off before.
-        if not trend.is_level:
-            raise ParameterError(
-                "trend has more than a level, along which a network with curves cannot go on; fit one with degree=0 and no "
-                "periods."
-            )
-        there = at_level(dbn, trend.coefficients[0])
-        return _ahead(there, interventions, history, steps, interval, method, random_state, n_paths, noise)
-    last = trend.span[1] if end is None else float(end)
-    rows = rows_of(np.zeros((0, dbn.d)) if history is None else history, dbn.variables, "history")
-    rest: Rows = rows - trend.at(last - np.arange(len(rows), dtype=np.float64)[::-1])
-    if isinstance(history, pd.DataFrame):
-        rest = pd.DataFrame(rest, index=history.index, columns=list(dbn.variables))
-    ahead = trend.at(last + np.arange(1.0, steps + 1))
-    # Off its trend a recording has the level 0.
-    return _ahead(
-        at_level(dbn, np.zeros(dbn.d)),
-        _off(interventions, ahead, dbn.variables),
-        rest,
-        steps,
-        interval,
-        method,
-        random_state,
-        n_paths,
-        noise,
-        ahead,
-    )
-
-
-def _off(held: Held, ahead: FloatArray, variables: tuple[str, ...]) -> Held:
-    """Held values without the trend; what is no number or no series of them is left to be refused."""
-    if not isinstance(held, Mapping):
-        return held
-    found: dict[str | int, Any] = {}
-    for key, given in held.items():
-        off = ahead[:, variable_index(key, variables, "an intervention")]
-        is_fine = is_number(given) or np.shape(given) == off.shape
-        found[key] = np.asarray(given, dtype=np.float64) - off if is_fine else given
-    return found
-
-
-def _ahead(
-    dbn: Network,
-    interventions: Held,
-    history: Rows | None,
-    steps: int,
-    interval: float | None,
-    method: IntervalMethod,
-    random_state: RandomState,
-    n_paths: int,
-    noise: Noise,
-    course: FloatArray | None = None,
-) -> Forecast:
-    """`do` of rows that are as the network saw them; `course` (steps, d) is added to what follows."""
+    course: FloatArray | float = 0.0
+    if trend is not None:
+        dbn, interventions, history, course = _off_trend(dbn, interventions, history, steps, trend, end)
     start = _start(dbn, history)
     if history is not None:
         sentence = _doubts(dbn, rows_of(history, dbn.variables, "history", dbn.kinds))
         if sentence:
-            warnings.warn(sentence, HistoryWarning, stacklevel=4)
+            warnings.warn(sentence, HistoryWarning, stacklevel=3)
     values = _held_values(dbn, interventions, steps)
     word("auto", "analytic", "simulation").check("method", method)
     level = (number(above=0, below=1) | nothing()).check("interval", interval)
@@ -341,7 +281,7 @@ def _ahead(
             low, high = ranges_seen(dbn)
             beyond = frame(np.asarray(((paths < low) | (paths > high)).mean(axis=0)))
         for sentence in _remarks(beyond, method):
-            warnings.warn(sentence, CurvesWarning, stacklevel=4)
+            warnings.warn(sentence, CurvesWarning, stacklevel=3)
     else:
         mean = paths_from(dbn, start.rows[None], np.zeros((1, steps, dbn.d)), values)[0]
         sd = np.sqrt(variance)
@@ -349,8 +289,7 @@ def _ahead(
         bounds = [mean - reach, mean + reach]
         if method == "simulation" and level is not None:
             bounds = list(np.quantile(simulated()[1], [0.5 - level / 2, 0.5 + level / 2], axis=0))
-    if course is not None:
-        mean, bounds = mean + course, [bound + course for bound in bounds]
+    mean, bounds = mean + course, [bound + course for bound in bounds]
     lower, upper = (None if level is None else frame(bound) for bound in bounds)
     told = outcomes if dbn.has_kinds else ()
     found = Forecast(frame(mean), lower, upper, frame(sd), level, start.n_inferred, beyond, told)
@@ -358,12 +297,49 @@ def _ahead(
         return found
 
     def drawn() -> FloatArray:
-        rows = paths if variance is None else simulated()[1]
-        return rows if course is None else rows + course
+        return np.asarray((paths if variance is None else simulated()[1]) + course)
 
     units = _defined(dbn, np.vstack([np.zeros(dbn.d), np.eye(dbn.d)]))
     exact = dbn.steps.ahead(start.covariance, values, units[1:] - units[0])
     return _with_defined(dbn, found, None if method == "simulation" else exact, drawn)
+
+
+def _off_trend(
+    dbn: Network, held: Held, history: Rows | None, steps: int, trend: Trend, end: float | None
+) -> tuple[Network, Held, Rows | None, FloatArray | float]:
+    """The network at the level of rows without their trend, what is held and the history without it, and what is to be added
+    to what follows.
+    """
+    if trend.variables != dbn.variables:
+        raise ParameterError(
+            f"trend is one of {', '.join(trend.variables[:10])}, but the network has {', '.join(dbn.variables[:10])}."
+        )
+    if dbn.has_kinds:
+        require_linear(dbn, "a trend", "dbn.do(held, history, steps)")
+    if not dbn.is_linear:
+        # A curve is a function of the value itself, so the level is not taken off before.
+        if trend.nuisance.degree or trend.nuisance.periods:
+            raise ParameterError(
+                "trend has more than a level, along which a network with curves cannot go on; fit one with degree=0 and no "
+                "periods."
+            )
+        return at_level(dbn, trend.coefficients[0]), held, history, 0.0
+    last = trend.span[1] if end is None else float(end)
+    ahead = trend.at(last + np.arange(1.0, steps + 1))
+    rest: Rows | None = None
+    if history is not None:
+        rows = rows_of(history, dbn.variables, "history")
+        rest = rows - trend.at(last - np.arange(len(rows), dtype=np.float64)[::-1])
+        if isinstance(history, pd.DataFrame):
+            rest = pd.DataFrame(rest, index=history.index, columns=list(dbn.variables))
+    found: dict[str | int, Any] = {}
+    for key, given in held.items() if isinstance(held, Mapping) else ():
+        off = ahead[:, variable_index(key, dbn.variables, "an intervention")]
+        # What is no number and no series of them is left to be refused.
+        is_fine = is_number(given) or np.shape(given) == off.shape
+        found[key] = np.asarray(given, dtype=np.float64) - off if is_fine else given
+    # Off its trend a recording has the level 0.
+    return at_level(dbn, np.zeros(dbn.d)), found if isinstance(held, Mapping) else held, rest, ahead
 
 
 def _defined(dbn: Network, rows: FloatArray) -> FloatArray:

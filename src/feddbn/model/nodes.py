@@ -43,6 +43,7 @@ from feddbn.core.designs.features import (
 )
 from feddbn.core.kinds import CONTINUOUS, Kind
 from feddbn.errors import ParameterError
+from feddbn.settings import whole
 
 __all__ = [
     "LINKS",
@@ -118,35 +119,31 @@ class Term:
     table: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        sources = tuple(_place(source) for source in self.sources)
-        origins, scales, table = (
-            _finite(getattr(self, name), f"{name} of a term") for name in ("origins", "scales", "table")
+        sources = tuple(
+            (whole(0).check("a source", i), whole(0).check("its lag", lag)) for i, lag in self.sources
         )
-        if not isinstance(self.basis, str) or len(sources) != (2 if self.basis == "product" else 1):
+        units = np.array([self.origins, self.scales], dtype=np.float64)
+        table = np.array(self.table, dtype=np.float64)
+        n = 2 if self.basis == "product" else 1
+        is_fine = (
+            len(sources) == n and units.shape == (2, 0 if self.is_straight else n) and (units[1] > 0).all()
+        )
+        is_fine &= (self.basis == "table") == (table.size > 1)
+        if not is_fine or not np.isfinite(units).all() or not np.isfinite(table).all():
             raise ParameterError(
-                f"sources of a term must be one cause, two for a product, got {self.basis!r} of {list(sources)}."
+                f"a {self.basis!r} term needs {n} causes, each with an origin and a positive scale unless it is a value, and "
+                f"a table of values only for the basis 'table'; got {list(sources)}, {self.origins!r} and {self.scales!r}."
             )
-        n_units = 0 if self.basis == "value" else len(sources)
-        if len(origins) != n_units or len(scales) != n_units or not (scales > 0).all():
-            raise ParameterError(
-                f"origins and scales of a {self.basis!r} term must be {n_units} numbers each, scales positive, got "
-                f"{self.origins!r} and {self.scales!r}."
-            )
-        if (self.basis == "table") != (len(table) > 1):
-            raise ParameterError(f"table must be two or more values for the basis 'table', got {len(table)}.")
-        if len(sources) == 2 and sources[0] > sources[1]:
-            sources, origins, scales = sources[::-1], origins[::-1], scales[::-1]
-        if (
-            len(sources) == 2
-            and sources[0] == sources[1]
-            and (origins[0] != origins[1] or scales[0] != scales[1])
-        ):
+        if sources != tuple(sorted(sources)):
+            sources, units = sources[::-1], units[:, ::-1]
+        origins, scales = (tuple(one) for one in units.tolist())
+        if n == 2 and sources[0] == sources[1] and (origins[0], scales[0]) != (origins[1], scales[1]):
             raise ParameterError(
                 f"a square has one origin and one scale, got {self.origins} and {self.scales}."
             )
-        object.__setattr__(self, "sources", sources)
-        for name, value in (("origins", origins), ("scales", scales), ("table", table)):
-            object.__setattr__(self, name, tuple(value.tolist()))
+        values = {"sources": sources, "origins": origins, "scales": scales, "table": tuple(table.tolist())}
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
 
     @property
     def is_straight(self) -> bool:
@@ -257,32 +254,28 @@ class Node:
 
     def __post_init__(self) -> None:
         name, k = self.kind.name, self.n_predictors
-        terms = tuple(self.terms)
-        matrices = tuple(_matrix(one, k) for one in self.coefficients)
-        if len(matrices) != len(terms):
+        given = (np.array(one, dtype=np.float64) for one in self.coefficients)
+        matrices = tuple(one if one.ndim == 2 else one.reshape(-1, 1) for one in given)
+        fits = [
+            b.shape[1] == k and 1 <= len(b) <= _WIDTH.get(term.basis, len(b))
+            for term, b in zip(self.terms, matrices, strict=False)
+        ]
+        if len(matrices) != len(self.terms) or not all(fits):
             raise ParameterError(
-                f"coefficients of a {name} variable must be one matrix with {k} columns for each term."
+                f"coefficients of a {name} variable must be one matrix with {k} columns for each term, with one row for each of "
+                "its columns."
             )
-        for term, b in zip(terms, matrices, strict=True):
-            if len(b) < 1 or len(b) > _WIDTH.get(term.basis, len(b)):
-                raise ParameterError(
-                    f"coefficients of a {term.basis!r} term must be 1 to {_WIDTH.get(term.basis, 'm')} rows, got {len(b)}."
-                )
-        intercept = self.intercept
-        if intercept is not None:
-            intercept = np.array(intercept, dtype=np.float64, ndmin=1)
-            if intercept.shape != (self.n_intercepts,):
-                raise ParameterError(
-                    f"intercept of a {name} variable must be {self.n_intercepts} numbers, got {intercept.shape}."
-                )
-            if name == "ordinal" and np.any(np.diff(intercept) <= 0):
-                raise ParameterError(
-                    f"intercept of an ordinal variable must ascend, got {intercept.tolist()}."
-                )
+        intercept, covariance = (
+            None if one is None else np.array(one, dtype=np.float64, ndmin=1)
+            for one in (self.intercept, self.covariance)
+        )
         n = self.n_intercepts + sum(b.size for b in matrices)
-        covariance = None if self.covariance is None else np.array(self.covariance, dtype=np.float64)
-        if covariance is not None and covariance.size == 0:
-            covariance = None
+        if intercept is not None and intercept.shape != (self.n_intercepts,):
+            raise ParameterError(
+                f"intercept of a {name} variable must be {self.n_intercepts} numbers, got {intercept.shape}."
+            )
+        if intercept is not None and name == "ordinal" and np.any(np.diff(intercept) <= 0):
+            raise ParameterError(f"intercept of an ordinal variable must ascend, got {intercept.tolist()}.")
         if covariance is not None and (covariance.shape != (n, n) or np.isinf(covariance).any()):
             raise ParameterError(
                 f"covariance must be a {n} x {n} matrix without infinities, got {covariance.shape}."
@@ -293,19 +286,18 @@ class Node:
             raise ParameterError("a node needs finite numbers; NaN or infinity was given.")
         if self.dispersion is not None and not (np.isfinite(self.dispersion) and self.dispersion >= 0):
             raise ParameterError(f"dispersion must be a number of at least 0, got {self.dispersion!r}.")
-        places = [(term.sources, term.is_straight) for term in terms]
-        if len(set(places)) < len(places):
+        if len({(term.sources, term.is_straight) for term in self.terms}) < len(self.terms):
             raise ParameterError("terms has two of the same causes; add their coefficients up.")
         for array in (intercept, covariance, *matrices):
             if array is not None:
                 array.setflags(write=False)
-        for field, value in (
-            ("terms", terms),
-            ("coefficients", matrices),
-            ("intercept", intercept),
-            ("dispersion", None if self.dispersion is None else float(self.dispersion)),
-            ("covariance", covariance),
-        ):
+        values = {
+            "terms": tuple(self.terms),
+            "coefficients": matrices,
+            "intercept": intercept,
+            "covariance": covariance,
+        }
+        for field, value in values.items():
             object.__setattr__(self, field, value)
 
     @property
@@ -364,38 +356,6 @@ class Node:
         """The distribution in each of n rows, given what the terms add to its predictors (n, k)."""
         intercept, dispersion = known(self.intercept, "intercept"), known(self.dispersion, "noise_variances")
         return law_of(self.kind.name, intercept, added, dispersion)
-
-
-def _place(source: tuple[int, int]) -> tuple[int, int]:
-    try:
-        variable, lag = (int(value) for value in source)
-        is_whole = (variable, lag) == tuple(source) and variable >= 0 and lag >= 0
-    except (TypeError, ValueError):
-        is_whole = False
-    if not is_whole:
-        raise ParameterError(
-            f"sources must hold pairs (position of a variable, lag) of whole numbers from 0 on, got {source!r}."
-        )
-    return variable, lag
-
-
-def _finite(value: object, what: str) -> FloatArray:
-    try:
-        array = np.array(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        array = np.array(np.nan)
-    if array.ndim != 1 or not np.isfinite(array).all():
-        raise ParameterError(f"{what} must be finite numbers, got {value!r}.")
-    return array
-
-
-def _matrix(value: ArrayLike, k: int) -> FloatArray:
-    array = np.array(value, dtype=np.float64)
-    if array.ndim < 2:
-        array = array.reshape(-1, 1)
-    if array.ndim != 2 or array.shape[1] != k:
-        raise ParameterError(f"coefficients must be matrices with {k} columns, got shape {array.shape}.")
-    return array
 
 
 class Part(NamedTuple):
@@ -524,24 +484,18 @@ def check_nodes(given: Iterable[Node], n_lags: int) -> tuple[Node, ...]:
             raise ParameterError(f"nodes must hold objects of feddbn.model.nodes.Node, got {node!r}.")
         for term, b in node.parts:
             for i, lag in term.sources:
-                where = f"nodes[{j}] has the cause {i} at lag {lag}"
-                if i >= len(nodes) or lag > n_lags:
-                    raise ParameterError(
-                        f"{where}, but there are {len(nodes)} variables and a longest lag of {n_lags}."
-                    )
-                if lag == 0 and i == j:
-                    raise ParameterError(
-                        f"{where}, which is the variable itself; it needs a lag of at least 1."
-                    )
-                kind = nodes[i].kind
-                if term.is_straight and len(b) != kind.width:
-                    raise ParameterError(
-                        f"{where} with {len(b)} rows of coefficients, but a {kind.name} cause has {kind.width} columns."
-                    )
-                if not term.is_straight and kind.name != "continuous":
-                    raise ParameterError(
-                        f"{where} with a {term.basis!r} term, which is of continuous causes only."
-                    )
+                kind = nodes[i].kind if i < len(nodes) else CONTINUOUS
+                why = {
+                    f"but there are {len(nodes)} variables and a longest lag of {n_lags}": i >= len(nodes)
+                    or lag > n_lags,
+                    "which is the variable itself; it needs a lag of at least 1": lag == 0 and i == j,
+                    f"a {kind.name} cause of {kind.width} columns, with {len(b)} rows of coefficients": term.is_straight
+                    and len(b) != kind.width,
+                    f"with a {term.basis!r} term, which is of continuous causes only": not term.is_straight
+                    and kind.name != "continuous",
+                }
+                for text in (text for text, is_so in why.items() if is_so):
+                    raise ParameterError(f"nodes[{j}] has the cause {i} at lag {lag}, {text}.")
     return nodes
 
 

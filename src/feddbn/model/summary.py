@@ -110,7 +110,8 @@ class Summary(Shown):
 
     def position(self, variable: str | int, lag: int = 0) -> int:
         """Column of a variable (name or position) at a lag."""
-        node = (self.variables[variable] if isinstance(variable, int) else str(variable), lag)
+        is_place = isinstance(variable, int) and -self.d <= variable < self.d
+        node = (self.variables[int(variable)] if is_place else str(variable), lag)
         if node not in self.nodes:
             raise ParameterError(
                 f"({variable!r}, lag {lag}) is not in this summary; it has {', '.join(self.variables)} at lags 0 to "

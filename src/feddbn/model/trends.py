@@ -49,11 +49,6 @@ class Trend:
     span: tuple[float, float]
     coefficients: FloatArray
 
-    @property
-    def is_level(self) -> bool:
-        """Whether it is a mean only."""
-        return not self.nuisance.degree and not self.nuisance.periods
-
     def at(self, times: FloatArray) -> FloatArray:
         """(n, d) its values at these times, in rows on the clock of the fit; beyond its end as the rules of this file say."""
         times = np.asarray(times, dtype=np.float64)
