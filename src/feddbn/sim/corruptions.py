@@ -168,7 +168,7 @@ def missing(sites: Sites, strength: float, scale: FloatArray, rng: np.random.Gen
 
 
 class Corruption(NamedTuple):
-    """A corruption of rows: the function, whose docstring says what a strength means; the strength if none is given; and which
+    """A corruption of rows: the function, whose docstring says what a strength means; the default strength; and which
     strengths there are.
     """
 

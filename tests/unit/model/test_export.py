@@ -128,10 +128,6 @@ def test_an_exported_network_has_no_formulas_and_reads_back(dbn, tmp_path):
     np.testing.assert_array_equal(again.W, dbn.W)
 
 
-def test_an_edge_list_of_an_earlier_version_still_opens():
-    assert DBN.from_csv("source,target,lag,weight\n-a,=b,0,1.5\n").variables == ("-a", "=b")
-
-
 def test_tables_of_commands_and_studies_have_no_formulas_and_reports_read_them(dbn, tmp_path):
     edges = dbn.edges().assign(probability=0.9)
     write_csv(edges, tmp_path / "table.csv")
