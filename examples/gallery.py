@@ -17,7 +17,6 @@ from feddbn.model.nodes import Part, Term
 from feddbn.report import (
     plot_changes,
     plot_convergence,
-    plot_curves,
     plot_effects,
     plot_evidence,
     plot_forecast,
@@ -94,7 +93,7 @@ def curves() -> Axes:
     ]
     truth = feddbn.DBN(W, A, names, noise_variances=np.full(4, 0.6)).with_parts(bends)
     sites = {f"site-{k}": truth.simulate(400, random_state=k) for k in range(6)}
-    return plot_curves(OneShotDBN(features="spline").fit(sites).dbn_, truth=truth)
+    return plot_effects(OneShotDBN(features="spline").fit(sites).dbn_, truth=truth)
 
 
 def changes() -> Axes:

@@ -98,7 +98,6 @@ class Kind(Enum):
     convergence = "convergence"
     sites = "sites"
     responses = "responses"
-    curves = "curves"
     effects = "effects"
     changes = "changes"
     drift = "drift"
@@ -111,7 +110,7 @@ def plot(
         typer.Argument(
             help="graph: variables and arrows. time-series: graph unrolled over time. weights: heat maps. truth: true "
             "network above the estimate. convergence: over rounds. sites: shared and site-specific edges. responses: to a "
-            "shock. curves: curved effects. effects: on counts and categories. changes: edges over time. "
+            "shock. effects: curved ones, and those on counts and categories. changes: edges over time. "
             "drift: weights over time."
         ),
     ] = Kind.graph,
@@ -180,10 +179,8 @@ def _axes(
         return report.plot_time_series_graph(dbn, **style)
     if kind is Kind.weights:
         return report.plot_weights(dbn, standardised=style["standardised"])
-    if kind is Kind.curves:
-        return report.plot_curves(dbn, truth=true)
     if kind is Kind.effects:
-        return report.plot_effects(dbn)
+        return report.plot_effects(dbn, truth=true)
     if kind is Kind.truth:
         if true is None:
             raise ParameterError("a plot of the truth needs --truth: this result holds no true network.")
@@ -202,7 +199,7 @@ def _axes(
             raise ParameterError("a plot of responses needs --shock, the variable that receives the shock.")
         i = variable_index(shock, dbn.variables, "--shock")
         curved = "linear effects; here responses depend on the value: use feddbn effects --at --by"
-        needs(f"{curved}, or a plot of curves", dbn.is_linear)
+        needs(f"{curved}, or a plot of effects", dbn.is_linear)
         low, high = (
             (bound[:, i] for bound in bands) if (bands := result.response_bands(horizon)) else (None, None)
         )

@@ -262,8 +262,8 @@ class Node:
         ]
         if len(matrices) != len(self.terms) or not all(fits):
             raise ParameterError(
-                f"coefficients of a {name} variable must be one matrix for each term, with {k} columns and a row for each of the "
-                "term's columns."
+                f"coefficients of a {name} variable must be one matrix for each term: {k} columns, and one row for each of "
+                "the term's columns."
             )
         intercept, covariance = (
             None if one is None else np.array(one, dtype=np.float64, ndmin=1)

@@ -32,7 +32,7 @@ from feddbn.model.dynamics import stationary_sample
 from feddbn.model.effects import changes_by_variable, expected_changes, standard_deviations
 from feddbn.report.canvas import inline_svg
 from feddbn.report.curve_plots import plot_changes, plot_convergence, plot_drift
-from feddbn.report.effect_plots import curve_panels, plot_curves, plot_effects
+from feddbn.report.effect_plots import plot_effects
 from feddbn.report.graph_layout import graph_positions, time_series_edges
 from feddbn.report.graph_plots import MOST_DRAWN, graph_svg
 from feddbn.report.matrix_plots import (
@@ -241,14 +241,12 @@ def _figures(record: ReportRecord) -> dict[str, Markup]:
     figures = {"graph": "", "convergence": "", "matrices": "", "sites": "", "curves": "", "effects": ""}
     if record.dbn.d <= MOST_DRAWN:
         figures["graph"] = graph_svg(record.dbn, grey=record.abstained is not None)
-    if record.dbn.has_kinds and record.dbn.is_edge.any():
-        text = "Effects on variables of other kinds: mean or probability against each cause"
-        # Without rows that are usual there is nothing to average over; the coefficients are there.
-        with suppress(ParameterError):
-            figures["effects"] = inline_svg(lambda: plot_effects(record.dbn), "effects", text)
-    if curve_panels(record.dbn, at_most=1):
-        text = "Curved effects: what each adds to its target, value by value, with its band"
-        figures["curves"] = inline_svg(lambda: plot_curves(record.dbn, truth=record.truth), "curves", text)
+    kinds = "effects", "Effects on variables of other kinds: mean or probability against each cause"
+    curves = "curves", "Curved effects: what each adds to its target, value by value, with its band"
+    name, text = kinds if record.dbn.has_kinds else curves
+    # Without rows that are usual there is nothing to average over; the coefficients are there.
+    with suppress(ParameterError):
+        figures[name] = inline_svg(lambda: plot_effects(record.dbn, truth=record.truth), name, text)
     history = record.history
     if history is not None and {"h", "primal", "dual", "objective"} & set(history.columns):
         text = "Acyclicity, residuals and objective over the rounds"
