@@ -8,20 +8,16 @@ are methods of `DBN`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
 
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import ParameterError
 from feddbn.model import dynamics, effects, export, graph, roots
 from feddbn.model import forecast as forecasts
 from feddbn.model.forecast import Held, sample_paths
-from feddbn.model.graph import stack_of_tigramite
 from feddbn.model.network import Network, RandomState, Rows, random_generator
 from feddbn.model.nodes import known
 from feddbn.model.step import Noise, impact
@@ -168,35 +164,31 @@ class DBN(Network, Shown):
         cls, edges: pd.DataFrame, variables: Sequence[str] | None = None, n_lags: int | None = None
     ) -> Self:
         """Network of an edge list, without intercept and noise; name the `variables` if some have no edge."""
-        return cls(**graph.parts_of_edges(edges, variables, n_lags))
+        return graph.network_of_edges(cls, edges, variables, n_lags)
 
     @classmethod
     def from_lingam(cls, adjacency_matrices: ArrayLike, variables: Sequence[str] | None = None) -> Self:
         """Network of ``VARLiNGAM.adjacency_matrices_``, without intercept and noise."""
-        stack = graph.stack_of_lingam(adjacency_matrices)
-        return cls(stack[0], stack[1:], variables, None, None)
+        return graph.network_of_lingam(cls, adjacency_matrices, variables)
 
     @classmethod
-    def from_tigramite(
-        cls, graph: Any, val_matrix: ArrayLike, variables: Sequence[str] | None = None
-    ) -> Self:
+    def from_tigramite(cls, links: Any, values: ArrayLike, variables: Sequence[str] | None = None) -> Self:
         """Network of a fully directed tigramite graph with its values as weights, without intercept and noise."""
-        stack = stack_of_tigramite(graph, val_matrix)
-        return cls(stack[0], stack[1:], variables, None, None)
+        return graph.network_of_tigramite(cls, links, values, variables)
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Self:
         """Inverse of `to_dict`."""
-        return cls(**export.parts_of_dict(stored))
+        return export.network_of_dict(cls, stored)
 
     @classmethod
     def from_json(cls, source: str | Path) -> Self:
         """Inverse of `to_json`, from a path or from the text itself."""
-        return cls(**export.parts_of_json(source))
+        return export.network_of_json(cls, source)
 
     @classmethod
     def from_csv(
         cls, source: str | Path, variables: Sequence[str] | None = None, n_lags: int | None = None
     ) -> Self:
         """Network of a CSV edge list (path or text), without intercept and noise."""
-        return cls(**export.parts_of_csv(source, variables, n_lags))
+        return export.network_of_csv(cls, source, variables, n_lags)

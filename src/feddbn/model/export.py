@@ -19,7 +19,7 @@ import pandas as pd
 
 from feddbn.core.kinds import Kind
 from feddbn.errors import FileError, InputError, ParameterError, reading
-from feddbn.model.graph import Parts, edge_table, parts_of_edges, time_series_graph
+from feddbn.model.graph import Kept, edge_table, network_of_edges, time_series_graph
 from feddbn.model.network import Network
 from feddbn.model.nodes import Node, Term
 
@@ -32,9 +32,9 @@ __all__ = [
     "guarded",
     "guarded_frame",
     "json_text",
-    "parts_of_csv",
-    "parts_of_dict",
-    "parts_of_json",
+    "network_of_csv",
+    "network_of_dict",
+    "network_of_json",
     "plain_dict",
     "unguarded",
     "write_text",
@@ -159,8 +159,8 @@ def _node(stored: Mapping[str, Any], place: Mapping[str, int]) -> Node:
     )
 
 
-def parts_of_dict(stored: Mapping[str, Any], where: str = "this dict") -> Parts:
-    """Inverse of `plain_dict`; keys it does not know are ignored."""
+def network_of_dict(kind: type[Kept], stored: Mapping[str, Any], where: str = "this dict") -> Kept:
+    """Inverse of `to_dict`; keys it does not know are ignored."""
     if not isinstance(stored, Mapping) or stored.get("format") != FORMAT:
         raise FileError(f'{where} is not a stored network; it lacks "format": "{FORMAT}".')
     if stored.get("version") != VERSION:
@@ -177,26 +177,16 @@ def parts_of_dict(stored: Mapping[str, Any], where: str = "this dict") -> Parts:
         raise FileError(f"{where} is damaged: 'n_lags' is {p!r}, not a whole number of at least 0.")
     if not isinstance(pairs, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
         raise FileError(f"{where} is damaged: 'open_edges' is not a list of pairs of variables.")
-    d, arrays = len(variables), dict[str, Any]()
+    d, arrays = len(variables), list[Any]()
     for key, shape in zip(_ARRAYS, [(d, d), (p, d, d), (d,), (d,)], strict=True):
         is_unknown = stored[key] is None and len(shape) == 1
-        arrays[key] = None if is_unknown else _array(stored[key], shape, f"{where} is damaged: {key!r}")
-    nodes = nodes_of_plain(stored.get("nodes"), variables, where)
-    found: Parts = {
-        "W": arrays["W"],
-        "A": arrays["A"],
-        "intercept": arrays["intercept"],
-        "noise_variances": arrays["noise_variances"],
-        "variables": tuple(variables),
-        "open_edges": tuple((source, target) for source, target in pairs),
-        "nodes": nodes,
-        "definitions": stored.get("definitions", {}),
-    }
+        arrays.append(None if is_unknown else _array(stored[key], shape, f"{where} is damaged: {key!r}"))
+    W, A, intercept, variances = arrays
+    nodes, definitions = nodes_of_plain(stored.get("nodes"), variables, where), stored.get("definitions", {})
     try:
-        Network(**found)
+        return kind(W, A, variables, intercept, variances, pairs, nodes=nodes, definitions=definitions)
     except (ParameterError, TypeError) as error:
         raise FileError(f"{where} is damaged: {error}") from None
-    return found
 
 
 def json_text(dbn: Network, path: str | Path | None = None) -> str:
@@ -204,12 +194,12 @@ def json_text(dbn: Network, path: str | Path | None = None) -> str:
     return write_text(json.dumps(plain_dict(dbn), ensure_ascii=False, allow_nan=False, indent=1), path)
 
 
-def parts_of_json(source: str | Path) -> Parts:
-    """From a path, or from JSON text (a str that begins with a brace)."""
+def network_of_json(kind: type[Kept], source: str | Path) -> Kept:
+    """Inverse of `to_json`, from a path, or from JSON text (a str that begins with a brace)."""
     text, where = _read(source, is_text=lambda s: s.lstrip().startswith("{"))
     with reading(where, "JSON"):
         stored = json.loads(text)
-    return parts_of_dict(stored, where)
+    return network_of_dict(kind, stored, where)
 
 
 def csv_text(dbn: Network, path: str | Path | None = None) -> str:
@@ -221,11 +211,11 @@ def csv_text(dbn: Network, path: str | Path | None = None) -> str:
     return write_text(str(guarded_frame(table).to_csv(index=False, lineterminator="\n")), path)
 
 
-def parts_of_csv(
-    source: str | Path, variables: Sequence[str] | None = None, n_lags: int | None = None
-) -> Parts:
-    """From a path, or from CSV text (a str with a line break). An edge list knows no variable without
-    edges: name them.
+def network_of_csv(
+    kind: type[Kept], source: str | Path, variables: Sequence[str] | None = None, n_lags: int | None = None
+) -> Kept:
+    """Network of a CSV edge list, a path or text with a line break, without intercept and noise. A list knows no variable
+    without edges: name them.
     """
     text, where = _read(source, is_text=lambda s: "\n" in s)
     try:
@@ -235,7 +225,7 @@ def parts_of_csv(
         for column, read in readers.items():
             if column != "weight" or column in frame.columns:
                 frame[column] = [read(value) for value in frame[column]]
-        return parts_of_edges(frame, variables, n_lags)
+        return network_of_edges(kind, frame, variables, n_lags)
     except InputError as error:
         raise FileError(f"{where} is not a usable edge list: {error}") from None
     except (csv.Error, ValueError, KeyError, IndexError):

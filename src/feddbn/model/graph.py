@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -19,22 +19,25 @@ from feddbn.errors import DataError, ParameterError
 from feddbn.model.dynamics import require_linear
 from feddbn.model.effects import shapes, signs, sizes_by_source, standardised_weights
 from feddbn.model.network import Network
-from feddbn.model.nodes import LINKS, Node
+from feddbn.model.nodes import LINKS
 from feddbn.settings import is_number
 from feddbn.shown import Shown
 
 __all__ = [
     "MEANINGS",
     "AncestralGraph",
-    "Parts",
     "edge_table",
     "lingam_arrays",
-    "parts_of_edges",
-    "stack_of_lingam",
-    "stack_of_tigramite",
+    "network_of_edges",
+    "network_of_lingam",
+    "network_of_tigramite",
     "tigramite_arrays",
     "time_series_graph",
 ]
+
+
+Kept = TypeVar("Kept", bound=Network)
+"""The class of the network that is made."""
 
 
 def lingam_arrays(dbn: Network) -> FloatArray:
@@ -43,21 +46,22 @@ def lingam_arrays(dbn: Network) -> FloatArray:
     return np.ascontiguousarray(dbn.adjacency_matrices.transpose(0, 2, 1))
 
 
-def stack_of_lingam(matrices: ArrayLike) -> FloatArray:
-    """(n_lags+1, d, d) ``[from, to]`` from lingam's ``[to, from]``."""
+def network_of_lingam(made: type[Kept], matrices: ArrayLike, variables: Sequence[str] | None = None) -> Kept:
+    """Network of ``VARLiNGAM.adjacency_matrices_``, without intercept and noise."""
     stack = np.asarray(matrices, dtype=np.float64)
     if stack.ndim != 3 or stack.shape[0] < 1 or stack.shape[1] != stack.shape[2]:
         raise ParameterError(
             f"lingam's adjacency matrices must have shape (n_lags+1, d, d), got {stack.shape}."
         )
-    return np.ascontiguousarray(stack.transpose(0, 2, 1))
+    stack = np.ascontiguousarray(stack.transpose(0, 2, 1))
+    return made(stack[0], stack[1:], variables, None, None)
 
 
 def tigramite_arrays(dbn: Network) -> tuple[NDArray[np.str_], FloatArray]:
     """(graph, val_matrix), both (d, d, n_lags+1), entry [from, to, lag].
 
     At lag 0 tigramite wants both halves: ``graph[i, j, 0] = '-->'`` with ``graph[j, i, 0] = '<--'`` and a
-    symmetric val_matrix, so each edge of W appears twice and `stack_of_tigramite` reads the direction off
+    symmetric val_matrix, so each edge of W appears twice and `network_of_tigramite` reads the direction off
     the graph. An edge whose direction is open is ``'o-o'`` in both halves.
     """
     require_linear(dbn, "tigramite's form", "dbn.to_json, or dbn.edges() for average slopes")
@@ -75,8 +79,12 @@ def tigramite_arrays(dbn: Network) -> tuple[NDArray[np.str_], FloatArray]:
     return graph, values
 
 
-def stack_of_tigramite(graph: Any, val_matrix: ArrayLike) -> FloatArray:
-    """(n_lags+1, d, d) weights ``[from, to]``; every link must be directed ('-->' or, at lag 0, '<--')."""
+def network_of_tigramite(
+    made: type[Kept], graph: Any, val_matrix: ArrayLike, variables: Sequence[str] | None = None
+) -> Kept:
+    """Network of a tigramite graph, of which every link must be directed ('-->' or, at lag 0, '<--'), with its values as
+    weights; without intercept and noise.
+    """
     marks, values = np.asarray(graph), np.asarray(val_matrix, dtype=np.float64)
     if marks.ndim != 3 or marks.shape[0] != marks.shape[1] or marks.shape != values.shape:
         raise ParameterError(
@@ -100,24 +108,12 @@ def stack_of_tigramite(graph: Any, val_matrix: ArrayLike) -> FloatArray:
         raise ParameterError(
             "graph[i, j, 0] = '-->' requires graph[j, i, 0] = '<--', and the other way round."
         )
-    return np.ascontiguousarray(np.where(marks == "-->", values, 0.0).transpose(2, 0, 1))
+    stack = np.ascontiguousarray(np.where(marks == "-->", values, 0.0).transpose(2, 0, 1))
+    return made(stack[0], stack[1:], variables, None, None)
 
 
 if TYPE_CHECKING:
     import networkx as nx
-
-
-class Parts(TypedDict):
-    """What the constructor of a network takes."""
-
-    W: FloatArray
-    A: FloatArray
-    variables: tuple[str, ...]
-    intercept: FloatArray | None
-    noise_variances: FloatArray | None
-    open_edges: tuple[tuple[str, str], ...]
-    nodes: NotRequired[tuple[Node, ...]]
-    definitions: NotRequired[Mapping[str, str]]
 
 
 def edge_table(dbn: Network, threshold: float = 0.0) -> pd.DataFrame:
@@ -158,10 +154,10 @@ def edge_table(dbn: Network, threshold: float = 0.0) -> pd.DataFrame:
     return table
 
 
-def parts_of_edges(
-    edges: pd.DataFrame, variables: Sequence[str] | None = None, n_lags: int | None = None
-) -> Parts:
-    """Weights of a frame source, target, lag[, weight, oriented].
+def network_of_edges(
+    made: type[Kept], edges: pd.DataFrame, variables: Sequence[str] | None = None, n_lags: int | None = None
+) -> Kept:
+    """Network of a frame source, target, lag[, weight, oriented], without intercept and noise.
 
     Without `variables` they are those that occur, in order of appearance; without `n_lags` the largest lag
     is taken.
@@ -200,14 +196,8 @@ def parts_of_edges(
         not known and lag == 0 and weight != 0
         for (*_, lag), weight, known in zip(ends, weights, oriented, strict=True)
     ]
-    return Parts(
-        W=stack[0],
-        A=stack[1:],
-        variables=names,
-        intercept=None,
-        noise_variances=None,
-        open_edges=tuple((s, t) for (s, t, _), is_one in zip(ends, is_open, strict=True) if is_one),
-    )
+    pairs = [(s, t) for (s, t, _), is_one in zip(ends, is_open, strict=True) if is_one]
+    return made(stack[0], stack[1:], names, None, None, pairs)
 
 
 def time_series_graph(dbn: Network) -> nx.DiGraph:
