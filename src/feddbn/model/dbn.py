@@ -8,10 +8,13 @@ are methods of `DBN`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import ParameterError
