@@ -29,9 +29,6 @@ from feddbn.shown import Shown
 
 __all__ = ["DBN"]
 
-if TYPE_CHECKING:
-    pass
-
 
 def _same(one: Any, other: Any, atol: float) -> bool:
     """Whether two stored forms agree: numbers within `atol`, all else exactly."""
