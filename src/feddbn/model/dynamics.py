@@ -31,43 +31,6 @@ from feddbn.model.nodes import known
 from feddbn.model.step import companion, impact, run
 from feddbn.settings import number, whole, word
 
-__all__ = [
-    "Outcome",
-    "ResponseKind",
-    "State",
-    "columns_of",
-    "drawn_rows",
-    "drawn_windows",
-    "fevd",
-    "first_rows",
-    "impulse_responses",
-    "indicators",
-    "innovation_covariance",
-    "lagged_covariance",
-    "largest_eigenvalue",
-    "last_complete",
-    "last_state",
-    "log_likelihood",
-    "long_run_covariance",
-    "outcome_columns",
-    "paths_from",
-    "prediction_scores",
-    "quantile_residuals",
-    "ranges_seen",
-    "reduced_coefficients",
-    "require_linear",
-    "residual_diagnostics",
-    "residuals",
-    "response_bands",
-    "rows_with_past",
-    "spectral_radius",
-    "standard_errors",
-    "stationary_covariance",
-    "stationary_mean",
-    "stationary_sample",
-    "visited_rows",
-]
-
 _BOUND = 1e100
 _N_PATHS, _BURN_IN, _N_ROWS = 50, 200, 200
 # What a relaxation time of some 90 of the 200 steps gives.

@@ -52,30 +52,6 @@ from feddbn.model.nodes import LINKS, Law, Node, known
 from feddbn.model.step import impact
 from feddbn.settings import is_number, nothing, number, whole, word
 
-__all__ = [
-    "Changes",
-    "Effect",
-    "average_effects",
-    "changes_by_variable",
-    "coefficient_table",
-    "curves_table",
-    "direct_effects",
-    "distribution",
-    "edge_effect",
-    "effect_table",
-    "expected_changes",
-    "from_and_by",
-    "mediated_effects",
-    "normal_reach",
-    "rise",
-    "shapes",
-    "signs",
-    "sizes_by_source",
-    "standard_deviations",
-    "standardised_weights",
-    "total_effects",
-]
-
 _STEP = 1e-5
 _RARE = (0.01, 0.99)
 _BEYOND = 2.4

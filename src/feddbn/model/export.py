@@ -23,23 +23,6 @@ from feddbn.model.graph import Kept, edge_table, network_of_edges, time_series_g
 from feddbn.model.network import Network
 from feddbn.model.nodes import Node, Term
 
-__all__ = [
-    "FORMAT",
-    "VERSION",
-    "csv_text",
-    "dot_text",
-    "graphml_text",
-    "guarded",
-    "guarded_frame",
-    "json_text",
-    "network_of_csv",
-    "network_of_dict",
-    "network_of_json",
-    "plain_dict",
-    "unguarded",
-    "write_text",
-]
-
 Cell = TypeVar("Cell")
 # The wide forms of the signs count, too: some spreadsheets read them as the narrow ones.
 _FORMULA = re.compile("'*[=+\\-@\t\r\n\0＝＋－＠]")

@@ -23,19 +23,6 @@ from feddbn.model.nodes import LINKS
 from feddbn.settings import is_number
 from feddbn.shown import Shown
 
-__all__ = [
-    "MEANINGS",
-    "AncestralGraph",
-    "edge_table",
-    "lingam_arrays",
-    "network_of_edges",
-    "network_of_lingam",
-    "network_of_tigramite",
-    "tigramite_arrays",
-    "time_series_graph",
-]
-
-
 Kept = TypeVar("Kept", bound=Network)
 """The class of the network that is made."""
 

@@ -27,18 +27,6 @@ from feddbn.model.step import LinearSteps, Steps, causes_first
 from feddbn.settings import whole
 from feddbn.words import counted
 
-__all__ = [
-    "Network",
-    "RandomState",
-    "Rows",
-    "check_network",
-    "edge_at",
-    "random_generator",
-    "rows_of",
-    "segments_of",
-    "variable_index",
-]
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Network:

@@ -45,21 +45,6 @@ from feddbn.core.kinds import CONTINUOUS, Kind
 from feddbn.errors import ParameterError
 from feddbn.settings import whole
 
-__all__ = [
-    "LINKS",
-    "Law",
-    "Node",
-    "Part",
-    "Term",
-    "check_nodes",
-    "edges_of",
-    "features",
-    "known",
-    "law_of",
-    "nodes_of",
-    "weights_of",
-]
-
 PRODUCT_REACH = 4.0
 """Beyond this many scales from its origin a variable counts in a product as if it were there."""
 _TABLE_REACH = 3.0

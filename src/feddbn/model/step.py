@@ -18,18 +18,6 @@ from feddbn.core.kinds import CONTINUOUS, Kind
 from feddbn.errors import ParameterError
 from feddbn.model.nodes import Law, Node, Term, features, known, law_of
 
-__all__ = [
-    "NOISE_FAMILIES",
-    "LinearSteps",
-    "Noise",
-    "Steps",
-    "causes_first",
-    "companion",
-    "draw_noise",
-    "impact",
-    "run",
-]
-
 Noise = Literal["gaussian", "laplace", "uniform", "exponential", "gumbel"] | FloatArray
 _STANDARD: dict[str, Callable[[np.random.Generator, tuple[int, ...]], FloatArray]] = {
     "gaussian": lambda rng, shape: rng.standard_normal(shape),

@@ -4,7 +4,7 @@ It stands above `model`, and takes randomness as a `Generator`.
 May import: model and below.
 """
 
-from feddbn.sim.corruptions import CORRUPTIONS, Corruption
+from feddbn.sim.corruptions import CORRUPTIONS
 from feddbn.sim.settings import EFFECTS
 
-__all__ = ["CORRUPTIONS", "EFFECTS", "Corruption"]
+__all__ = ["CORRUPTIONS", "EFFECTS"]
