@@ -182,10 +182,11 @@ def at_level(dbn: AnyNetwork, mean: ArrayLike) -> AnyNetwork:
         raise ParameterError(f"mean must be {dbn.d} finite numbers, one for each variable, got {mean!r}.")
     if not dbn.nodes:
         return replace(dbn, intercept=level - level @ (dbn.W + dbn.A.sum(axis=0)))
-    shift, nodes = level - stationary_mean(dbn), []
+    # What is linear has no origins that could move.
+    shift, nodes = level if dbn.is_linear else level - stationary_mean(dbn), []
     for j, node in enumerate(dbn.nodes):
         within = sum(float(b[0, 0]) * shift[term.sources[0][0]] for term, b in node.parts if term.is_straight)
-        moved = known(node.intercept, "intercept") + shift[j] - within
+        moved = shift[j] - within + (0.0 if dbn.is_linear else known(node.intercept, "intercept"))
         nodes.append(replace(node, intercept=moved, terms=tuple(term.moved(shift) for term in node.terms)))
     return dbn.from_nodes(nodes, dbn.variables, dbn.n_lags, dbn.open_edges, dbn.definitions)
 

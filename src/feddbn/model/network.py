@@ -88,9 +88,13 @@ class Network:
         nodes = check_nodes(nodes, len(A))
         if nodes:
             stands = weights_of(nodes, len(A))
-            if len(nodes) != d or not (np.allclose(stands.W, W) and np.allclose(stands.A, A)):
+            told = zip((intercept, noise_variances), stands[2:], strict=True)
+            agree = all(
+                np.ndim(x) == 0 or own is None or np.allclose(x, own) for x, own in told if x is not None
+            )
+            if len(nodes) != d or not (np.allclose(stands.W, W) and np.allclose(stands.A, A) and agree):
                 raise ParameterError(
-                    "W and A are not what nodes say; make the network by DBN.from_nodes(nodes, variables)."
+                    "the numbers are not what nodes say; make the network by DBN.from_nodes(nodes, variables)."
                 )
             W, A, intercept, noise_variances = stands
         c, v = _each(intercept, "intercept", d), _each(noise_variances, "noise_variances", d)
