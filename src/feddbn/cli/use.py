@@ -555,14 +555,14 @@ def _number(text: str, option: str, levels: Sequence[str] = ()) -> float:
 
 def _change(dbn: DBN, source: str, at: float | str | None, by: float | str | None) -> str:
     """What is done to the source, in words."""
-    from feddbn.model.effects import from_and_by, rise
+    from feddbn.model.effects import from_and_by
     from feddbn.model.network import variable_index
 
     i = variable_index(source, dbn.variables, "source")
+    begin, step = from_and_by(dbn, i, at, by)
     if dbn.is_linear:
         one = " (one standard deviation)" if by is None else ""
-        return f"raising {source} by {rise(dbn, i, by):.4g}{one} for one time step"
-    begin, step = from_and_by(dbn, i, at, by)
+        return f"raising {source} by {step:.4g}{one} for one time step"
     levels = dbn.kinds[i].levels
     one, other = (levels[int(x)] if levels else f"{x:.4g}" for x in (begin, begin + step))
     return f"setting {source} to {other} instead of {one} for one time step"

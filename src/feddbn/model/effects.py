@@ -547,12 +547,11 @@ def expected_changes(
     """
     horizon = whole(0).check("horizon", horizon)
     i = variable_index(source, dbn.variables, "source")
-    if dbn.is_linear:
-        origin, step = (number() | nothing()).check("at", at), rise(dbn, i, by)
-        total = total_effects(dbn, horizon)[:, i] * step
-        return Changes(total, np.zeros_like(total), np.nan if origin is None else float(origin), step)
-    n = whole(2).check("n_paths", n_paths)
     begin, step = from_and_by(dbn, i, at, by)
+    if dbn.is_linear:
+        total = total_effects(dbn, horizon)[:, i] * step
+        return Changes(total, np.zeros_like(total), begin, step)
+    n = whole(2).check("n_paths", n_paths)
     low, high = (bound[i] for bound in ranges_seen(dbn))
     if not low <= begin <= high or not low <= begin + step <= high:
         warnings.warn(
@@ -587,7 +586,13 @@ def changes_by_variable(dbn: Network, changes: Changes) -> FloatArray:
 
 
 def from_and_by(dbn: Network, i: int, at: float | str | None, by: float | str | None) -> tuple[float, float]:
-    """From which value a variable is changed, and by how much; levels may be named."""
+    """From which value a variable is changed, and by how much; levels may be named. In a linear network the value does not
+    matter (NaN, unless it is given), and a variable is raised by one standard deviation unless said otherwise.
+    """
+    if dbn.is_linear:
+        begin, step = ((number() | nothing()).check(name, value) for name, value in (("at", at), ("by", by)))
+        sd = standard_deviations(dbn)[i] if step is None else step
+        return float(np.nan if begin is None else begin), float(sd)
     kind, name = dbn.kinds[i], dbn.variables[i]
     origin, scale = origin_and_scale(dbn, i) if not kind.levels else (0.0, 1.0)
     if kind.name == "count":
@@ -620,12 +625,6 @@ def _finite(value: object, argument: str, kind: Kind) -> float:
         choice = f", one of its levels {', '.join(kind.levels)}" if kind.levels else ""
         raise ParameterError(f"{argument} must be a finite number{choice} or None, got {value!r}.")
     return float(value)  # type: ignore[arg-type]
-
-
-def rise(dbn: Network, source: int, by: float | str | None) -> float:
-    """By how much a variable of a linear network is raised: as given, or one standard deviation."""
-    given = (number() | nothing()).check("by", by)
-    return float(standard_deviations(dbn)[source]) if given is None else float(given)
 
 
 def total_effects(dbn: Network, horizon: int) -> FloatArray:
