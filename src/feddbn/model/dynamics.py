@@ -90,19 +90,17 @@ def stationary_sample(dbn: Network) -> FloatArray:
     return found
 
 
-def drawn_windows(dbn: Network, n: int, rng: np.random.Generator) -> FloatArray:
-    """(n, p, d) stretches of p rows that the process visits by itself."""
-    rows, p = stationary_sample(dbn), dbn.n_lags
-    path, last = rng.integers(rows.shape[0], size=n), rng.integers(p, rows.shape[1] + 1, size=n)
-    return np.asarray(rows[path[:, None], last[:, None] + np.arange(-p, 0)])
+def drawn_windows(dbn: Network, n: int, length: int, rng: np.random.Generator) -> FloatArray:
+    """(n, length, d) stretches of rows that the process visits by itself."""
+    rows = stationary_sample(dbn)
+    path, last = rng.integers(rows.shape[0], size=n), rng.integers(length, rows.shape[1] + 1, size=n)
+    return np.asarray(rows[path[:, None], last[:, None] + np.arange(-length, 0)])
 
 
 def visited_rows(dbn: Network, n: int = 1000) -> FloatArray:
     """(n, (p+1) d) rows with their past that the process visits by itself; always the same for a network."""
-    rows, p = stationary_sample(dbn), dbn.n_lags
-    rng = np.random.default_rng(0)
-    path, last = rng.integers(rows.shape[0], size=n), rng.integers(p, rows.shape[1], size=n)
-    return np.asarray(rows[path[:, None], last[:, None] - np.arange(p + 1)].reshape(n, -1))
+    windows = drawn_windows(dbn, n, dbn.n_lags + 1, np.random.default_rng(0))
+    return windows[:, ::-1].reshape(n, -1)
 
 
 def _check_settled(dbn: Network, rows: FloatArray) -> None:
@@ -496,7 +494,7 @@ _FEW_PARTICLES = 50
 def drawn_rows(dbn: Network, start: State, n: int, rng: np.random.Generator) -> FloatArray:
     """(1 or n, p, d) rows to start n paths from: all the same unless some of their cells were missing."""
     if start.is_anywhere:
-        return drawn_windows(dbn, n, rng)
+        return drawn_windows(dbn, n, dbn.n_lags, rng)
     if start.n_inferred == 0:
         return start.rows[None]
     if not dbn.is_linear:
@@ -510,7 +508,11 @@ def _particles(dbn: Network, rows: FloatArray, n: int, rng: np.random.Generator)
     """(n, p, d) draws of the last p of rows (m, d), NaN where a cell is missing."""
     p, rows = dbn.n_lags, rows[-_MOST_HISTORY:]
     begin = last_complete(np.asarray(~np.isnan(rows).any(axis=1)), p)
-    past = drawn_windows(dbn, n, rng) if begin is None else np.tile(rows[begin - p : begin], (n, 1, 1))
+    past = (
+        drawn_windows(dbn, n, dbn.n_lags, rng)
+        if begin is None
+        else np.tile(rows[begin - p : begin], (n, 1, 1))
+    )
     going, log_weights = dbn.steps, np.zeros(n)
     for row in rows[0 if begin is None else begin :]:
         x = going.step(past, going.shocks("gaussian", (n,), rng), row)

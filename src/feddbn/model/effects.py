@@ -617,7 +617,7 @@ def _starts(dbn: Network, history: Rows | None, n: int, rng: np.random.Generator
     if history is not None:
         rows = rows_of(history, dbn.variables, "history", dbn.kinds)
         return drawn_rows(dbn, last_state(dbn, rows), n, rng)
-    return drawn_windows(dbn, n, rng) if p else np.zeros((1, 0, dbn.d))
+    return drawn_windows(dbn, n, p, rng) if p else np.zeros((1, 0, dbn.d))
 
 
 def _finite(value: object, argument: str, kind: Kind) -> float:
