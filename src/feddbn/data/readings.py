@@ -311,8 +311,9 @@ class Gatherer:
         self._n_lines = 0
         self._zone: Any = None
         self._tallies: dict[str, Tally] = {}
-        self._steps = StepCount(variables, clock) if isinstance(layout, Counted) else None
+        self._steps: StepCount | None = None
         if isinstance(layout, Counted):
+            self._steps = StepCount(variables, clock)
             layout.counts.append(self._steps)
         self._recording: tuple[Any, ...] | None = None
 
