@@ -23,7 +23,6 @@ import pandas as pd
 import scipy.linalg
 
 from feddbn.core.arrays import FloatArray, IntArray
-from feddbn.core.designs.recordings import Block, lagged_rows
 from feddbn.core.statistics.moments import correlations
 from feddbn.errors import CurvesWarning, DataError, ParameterError
 from feddbn.model.network import Network, RandomState, Rows, random_generator, segments_of
@@ -547,10 +546,15 @@ def _resampled(
     return np.zeros(n), past[np.minimum(chosen, n - 1)]
 
 
+def with_past(rows: FloatArray, n_lags: int) -> FloatArray:
+    """(n - p, (p+1) d) rows with their past ``[x_t, x_{t-1}, ..., x_{t-p}]``; none if there are too few."""
+    n = max(len(rows), n_lags)
+    return np.concatenate([rows[n_lags - lag : n - lag] for lag in range(n_lags + 1)], axis=1)
+
+
 def stretches_with_past(dbn: Network, data: Rows | Sequence[Rows]) -> list[FloatArray]:
-    """(n - p, (p+1) d) rows with their past ``[x_t, x_{t-1}, ..., x_{t-p}]`` of each usable stretch."""
-    segments = segments_of(data, dbn.variables, dbn.n_lags, dbn.kinds)
-    return [np.concatenate(list(lagged_rows([Block(segment)], dbn.n_lags))) for segment in segments]
+    """Rows with their past of each usable stretch."""
+    return [with_past(rows, dbn.n_lags) for rows in segments_of(data, dbn.variables, dbn.n_lags, dbn.kinds)]
 
 
 def rows_with_past(dbn: Network, data: Rows | Sequence[Rows]) -> FloatArray:

@@ -35,6 +35,7 @@ from feddbn.model.dynamics import (
     ranges_seen,
     require_linear,
     stationary_mean,
+    with_past,
 )
 from feddbn.model.network import Network, RandomState, Rows, random_generator, rows_of, variable_index
 from feddbn.model.nodes import known
@@ -137,9 +138,7 @@ class Forecast(Shown):
 
 def _doubts(dbn: Network, rows: FloatArray) -> str | None:
     """A sentence if residuals of rows (n, d) are much larger or smaller than the noise of the network; else None."""
-    p, n = dbn.n_lags, len(rows[-_MOST_ROWS:])
-    rows = rows[-_MOST_ROWS:]
-    lagged = np.concatenate([rows[p - lag : n - lag] for lag in range(p + 1)], axis=1) if n > p else rows[:0]
+    lagged = with_past(rows[-_MOST_ROWS:], dbn.n_lags)
     varies = known(dbn.noise_variances, "noise_variances") > 0
     lagged = lagged[np.isfinite(lagged).all(axis=1)]
     if not len(lagged) or not varies.any():

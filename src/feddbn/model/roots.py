@@ -28,7 +28,7 @@ from feddbn.core.arrays import BoolArray, FloatArray, IntArray
 from feddbn.data.tables import plain_frame
 from feddbn.errors import DataError, Given, ParameterError
 from feddbn.findings import Finding, Findings
-from feddbn.model.dynamics import columns_of, indicators, last_complete
+from feddbn.model.dynamics import columns_of, indicators, last_complete, with_past
 from feddbn.model.forecast import check_order
 from feddbn.model.network import Network, RandomState, Rows, random_generator, rows_of, variable_index
 from feddbn.model.step import LinearSteps, Steps, run
@@ -139,12 +139,12 @@ def root_causes(
     if begin < p:
         raise DataError(f"rows needs at least n_lags={p} rows before {Given('first', first)}, got {begin}.")
     span, missing = max(begin - p, p), np.isnan(values)
-    lagged = _lagged(values, p)
+    lagged = with_past(values, p)
     before = lagged[: span - p]
     rounding = np.maximum(1e-12 * np.abs(np.nan_to_num(values)).max(axis=0), 1e-200)
     normal = _normal(dbn, before[~np.isnan(before).any(axis=1)], rounding, known, rng)
     values = _filled(dbn, values, span, normal.mean)
-    within, unseen = _lagged(values, p)[span - p :], missing[span:]
+    within, unseen = with_past(values, p)[span - p :], missing[span:]
     noise = np.where(unseen, normal.mean, dbn.steps.shocks_of(within, rng))
 
     found = _unusual(normal, noise, within, unseen, rng)
@@ -174,11 +174,6 @@ def window_of(rows: Rows, first: Any, last: Any) -> tuple[int, int]:
             f"{Given('first', first)} and {Given('last', last)} name no rows; there are rows {ends}."
         )
     return int(found.start), int(found.stop)
-
-
-def _lagged(values: FloatArray, p: int) -> FloatArray:
-    """(n - p, (p+1) d) rows with their past."""
-    return np.concatenate([values[p - lag : len(values) - lag] for lag in range(p + 1)], axis=1)
 
 
 def _filled(dbn: Network, values: FloatArray, span: int, noise: FloatArray) -> FloatArray:
