@@ -98,25 +98,18 @@ class Network:
                 )
             W, A, intercept, noise_variances = stands
         c, v = _each(intercept, "intercept", d), _each(noise_variances, "noise_variances", d)
-        for array in (W, A, c, v):
-            if array is None:
-                continue
-            if not np.all(np.isfinite(array)):
-                raise ParameterError(
-                    "a DBN needs finite weights, intercepts and variances; NaN or infinity was given."
-                )
-            array.setflags(write=False)
+        arrays = {"W": W, "A": A, "intercept": c, "noise_variances": v}
+        for array in arrays.values():
+            if array is not None:
+                if not np.all(np.isfinite(array)):
+                    raise ParameterError(
+                        "a DBN needs finite weights, intercepts and variances; NaN or infinity was given."
+                    )
+                array.setflags(write=False)
         if v is not None and np.any(v < 0):
             raise ParameterError(f"noise_variances must not be negative, got {v.min():g}.")
-        for field_name, value in (
-            ("W", W),
-            ("A", A),
-            ("variables", names),
-            ("intercept", c),
-            ("noise_variances", v),
-            ("nodes", nodes),
-            ("definitions", _definitions(definitions, names)),
-        ):
+        rest = {"variables": names, "nodes": nodes, "definitions": _definitions(definitions, names)}
+        for field_name, value in {**arrays, **rest}.items():
             object.__setattr__(self, field_name, value)
         if self.definitions and self.has_kinds:
             raise ParameterError("definitions are of numbers; this network has variables of other kinds.")
@@ -147,6 +140,8 @@ class Network:
         parts = tuple(parts)
         if not parts:
             return self
+        if self.nodes:
+            raise ParameterError("parts are added to a network of W and A; give them all at once.")
         nodes = nodes_of(self.W, self.A, self.intercept, self.noise_variances, parts)
         return self.from_nodes(nodes, self.variables, self.n_lags, self.open_edges, self.definitions)
 
@@ -204,8 +199,8 @@ class Network:
             for term, b in node.parts
             if not term.is_straight
         ]
-        key = lambda part: ([(lag, i) for i, lag in part.term.sources], part.target)  # noqa: E731
-        return tuple(sorted(found, key=key))
+        found.sort(key=lambda part: ([(lag, i) for i, lag in part.term.sources], part.target))
+        return tuple(found)
 
     @property
     def units(self) -> dict[int, tuple[float, float]]:

@@ -16,10 +16,10 @@ from feddbn.core.ancestral.marks import true_marks
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import ParameterError
 from feddbn.model.dbn import DBN
-from feddbn.model.dynamics import first_rows, paths_from
+from feddbn.model.dynamics import first_rows
 from feddbn.model.graph import AncestralGraph
 from feddbn.model.network import random_generator
-from feddbn.model.step import draw_noise
+from feddbn.model.step import Step, draw_noise, impact, run
 from feddbn.shown import Shown
 from feddbn.sim.corruptions import CorruptionNames, Sites, corrupted
 from feddbn.sim.functions import bend_systems, network_of, units_of
@@ -307,18 +307,34 @@ def advance(follows: Sequence[DBN], shocks: Sequence[FloatArray], n_burned: int)
     """One (rows, d) array per recording r, of the network ``follows[r]`` driven by ``shocks[r]``, without the first
     `n_burned` rows.
 
-    Recordings of one network and length advance together, so the Python loop runs over time and not over recordings.
+    Recordings of one length advance together if they follow one network, or linear ones, so the Python loop runs over time
+    and not over recordings.
     """
     found: list[FloatArray] = [np.zeros((0, 0))] * len(shocks)
     together: dict[tuple[int, int], list[int]] = {}
+    is_linear = len({id(dbn) for dbn in follows}) > 1 and all(dbn.is_linear for dbn in follows)
     for r, (dbn, u) in enumerate(zip(follows, shocks, strict=True)):
-        together.setdefault((id(dbn), len(u)), []).append(r)
+        together.setdefault((0 if is_linear else id(dbn), len(u)), []).append(r)
     for members in together.values():
-        dbn = follows[members[0]]
-        paths = paths_from(dbn, first_rows(dbn), np.stack([shocks[r] for r in members]))
-        for r, path in zip(members, paths, strict=True):
+        dbn, noise = follows[members[0]], np.stack([shocks[r] for r in members])
+        step = _own_steps([follows[r] for r in members]) if is_linear else dbn.steps.step
+        for r, path in zip(members, run(step, dbn.n_lags, first_rows(dbn), noise), strict=True):
             found[r] = path[n_burned:].copy()
     return found
+
+
+def _own_steps(networks: Sequence[DBN]) -> Step:
+    """One time step of paths that each follow a linear network of their own, without intercepts."""
+    B = np.stack([impact(dbn.W) for dbn in networks])
+    P = np.stack([dbn.A @ b for dbn, b in zip(networks, B, strict=True)], axis=1)
+
+    def step(past: FloatArray, shocks: FloatArray, held: FloatArray) -> FloatArray:
+        x = shocks[:, None] @ B
+        for lag, coefficients in enumerate(P, 1):
+            x += past[:, -lag, None] @ coefficients
+        return np.asarray(x[:, 0])
+
+    return step
 
 
 def federation_of(
