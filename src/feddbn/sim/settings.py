@@ -14,7 +14,7 @@ from feddbn.core.kinds import Kind
 from feddbn.data.kinds import read_kinds
 from feddbn.errors import Given, ParameterError
 from feddbn.model.step import NOISE_FAMILIES
-from feddbn.settings import Rule, nothing, number, several, whole, word
+from feddbn.settings import Rule, is_number, nothing, number, several, whole, word
 from feddbn.sim.corruptions import CorruptionNames, strengths_of
 
 EFFECTS = ("linear", "gp", "spline", "sigmoid", "threshold", "quadratic", "mixed")
@@ -175,6 +175,10 @@ def _is_range(value: Any) -> bool:
     return 0 < low <= high < math.inf
 
 
+def _is_share_or_count(value: Any) -> bool:
+    return is_number(value) and (0 <= value < 1 or (value >= 1 and value == round(value)))
+
+
 _RANGE = Rule(_is_range, ("two sizes 0 < low <= high",))
 _RULES: Mapping[str, Rule] = {
     **dict.fromkeys(("d", "n_sites", "n_samples", "n_recordings"), whole(1)),
@@ -186,7 +190,7 @@ _RULES: Mapping[str, Rule] = {
     "noise": word(*NOISE_FAMILIES),
     "heterogeneity": number(0, most=1) | word("independent"),
     "effects": word(*EFFECTS),
-    "interactions": number(0, below=1) | whole(1),
+    "interactions": Rule(_is_share_or_count, ("a share below 1", "a whole number of at least 1")),
     "site_sizes": several(whole(1), "whole numbers of rows") | nothing(),
     "variables": Rule(lambda value: not isinstance(value, str), ("several names",)),
 }
