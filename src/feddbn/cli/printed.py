@@ -32,7 +32,7 @@ __all__ = [
     "warnings_at_end",
 ]
 
-All = Annotated[bool, typer.Option("--all", help="Show all findings, not only the most important.")]
+All = Annotated[bool, typer.Option("--all", help="Show all findings, not only errors and those with a cure.")]
 _MOST_SHOWN, _MOST_CHANGES = 20, 30
 
 
@@ -76,8 +76,8 @@ def _rows(result: Result) -> str:
 
 
 def print_notes(findings: Iterable[Finding], show_all: bool = False) -> None:
-    """Print what a fit found and did: what matters most, or all of it."""
-    for line in first_lines(findings, "cli", None if show_all else 5, levels=True):
+    """Print what a fit found and did: errors and what has a cure, or all of it."""
+    for line in first_lines(findings, "cli", every=show_all, levels=True):
         remark(line)
 
 

@@ -81,7 +81,7 @@ def summary_text(result: Result) -> str:
     alone = result.findings.of(ALONE)
     for line in (
         *(full_sentence(say(one)) for one in alone),
-        *first_lines([one for one in result.findings if one not in alone], "python", 5),
+        *first_lines([one for one in result.findings if one not in alone], "python"),
         f"The fit {result.status.get('message', 'ended')}.",
     ):
         lines += wrap(line, _WIDTH, initial_indent="- ", subsequent_indent="  ")

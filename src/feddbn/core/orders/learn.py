@@ -482,7 +482,7 @@ class OrderLearner:
         for moments in resamples:
             fits = fits_of(moments, d, self.groups)
             search = OrderSearch(moments, limits, self.criterion.for_orders, kind, fits)
-            best = search.run_from(found.network)
+            best = search.run_shaken(found.network, rng)
             if not fits.is_priced:
                 best = search.select_edges(best, self.criterion)
             networks.append((best.support, _settled(search, best, curves_direct)))

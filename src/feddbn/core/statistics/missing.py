@@ -300,7 +300,7 @@ class _Patterns:
             start = stop
 
     def fill(self, centred: FloatArray) -> FloatArray:
-        """(n, q) the centred rows with conditional means in the missing cells, in the units of the rows."""
+        """(n, q) the centred rows with conditional means in the missing cells; others are to the bit as they were."""
         z = np.where(self._absent, 0.0, centred) / self.root
         for first, stop, cells, C in self._batches():
             m = cells.shape[1]
@@ -311,7 +311,7 @@ class _Patterns:
                 cell = cells[pattern]
                 pull = np.take_along_axis(z[which] @ self.K, cell, axis=1)
                 z[which[:, None], cell] = -(C[pattern] @ pull[:, :, None])[:, :, 0]
-        return z * self.root
+        return np.where(self._absent, z * self.root, centred)
 
     def square(self, a: FloatArray, b: FloatArray | None = None) -> float:
         """Sum of ``a K b'`` over rows, in units of the columns."""
