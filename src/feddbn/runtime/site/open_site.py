@@ -93,7 +93,7 @@ def about_variables(data: SiteData, layout: Layout) -> Iterator[Finding]:
     if not (layout.names or layout.sources or layout.limits or is_changed):
         return
     said: dict[str, dict[str, int]] = {}
-    for one in getattr(data, "remarks", ()):
+    for one in getattr(data, "findings", ()):
         said |= {key: one.values[key] for key in ("readings", "cells") if key in one.values}
     n_rows, empty = missing_cells(data)
     for name, n_empty in zip(data.variables, empty, strict=True):
