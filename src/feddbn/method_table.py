@@ -209,28 +209,6 @@ _ROWS = (
         is_usual=False,
     ),
     Method(
-        name="continuous",
-        cls="ContinuousDBN",
-        module="feddbn.methods.continuous",
-        label="ContinuousDBN",
-        summary="rates of change in continuous time, from readings at any times",
-        assumes="a linear stochastic differential equation, feedback allowed, the same at all sites; reading times that do"
-        " not depend on the values",
-        reveals="counts and products of pairs of readings, by the time between them; before that, for which of these it "
-        "has enough readings (0 or 1)",
-        rounds="2",
-        gives="`rates_` with intervals and probabilities, effects after any time, forecasts at any time",
-        citation="this package; docs/continuous-time.md",
-        in_studies=True,
-        lag_reach=0,
-        predicts=False,
-        plain_messages=(
-            "Products of its readings by the time between them.",
-            "What a site sends in one round are sums of products of two readings, by the time between them.",
-        ),
-        is_usual=False,
-    ),
-    Method(
         name="mixed",
         cls="MixedDBN",
         module="feddbn.methods.mixed",
@@ -406,7 +384,7 @@ def available_methods() -> list[Method]:
     --------
     >>> from feddbn.method_table import available_methods
     >>> [method.name for method in available_methods()][:3]
-    ['oneshot', 'changing', 'continuous']
+    ['oneshot', 'changing', 'mixed']
     """
     return [method for method in METHODS.values() if method.is_installed]
 

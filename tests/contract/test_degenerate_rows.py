@@ -62,20 +62,14 @@ def test_rows_that_tell_nothing_are_said_to(rows, method):
         model = getattr(feddbn, method)().fit(sites)
     except DataError as error:
         told = error.values.get("columns", error.code)
-        # In continuous time such rows are refused.
-        told = {error.code} if error.code == "dependent-column" else told
     else:
         warned = {one.code for one in model.findings_ if one.level == "warning"}
-        told = warned & {"dependent-column", "one-value", "correlated-noise"}
-        # In continuous time such rows fit no rates.
-        told = told or warned & {"data-do-not-tell"}
+        told = warned & {"dependent-column", "one-value"}
         assert np.isfinite(model.W_).all()
         assert np.isfinite(model.A_).all()
     refused = {a_constant: ("d",), all_constant: tuple(NAMES), one_shock: "all-dependent"}
     assert told in (
         {"dependent-column"},
         {"one-value"},
-        {"correlated-noise"},
-        {"data-do-not-tell"},
         refused.get(rows),
     )

@@ -150,7 +150,6 @@ def test_no_study_asks_more_than_its_plan(drawn, seed):
         ("oneshot", {"features": "quadratic"}),
         ("summary", {"n_lags": 0}),
         ("latent", {}),
-        ("continuous", {}),
         ("fdbnl", {}),
         ("fdbnl", {"weighting": "sites", "prepare.on_disagreement": "warn"}),
     ],

@@ -32,11 +32,6 @@ COMMANDS = {
         "--clean 2 --others 1 --bic 1 --peer 0 --scenarios none spikes --seed 900 --out {out}/trials.csv",
         "--read {out}/trials.csv",
     ],
-    "continuous": [
-        "--d 3 --seeds 1 --readings 2000 --methods sums oneshot --what plain regular",
-        "--d 2 --seeds 1 --readings 1500 --count rows --methods sums --what levels",
-        "--d 3 --seeds 1 --readings 3000 --methods estimator oneshot --what jitter two-rates",
-    ],
     "readings": ["20000"],
     "arena": [
         "--list",

@@ -26,7 +26,7 @@ from feddbn.preflight.profile import chunks, profile_sites
 from feddbn.preflight.roles import check_keys
 from feddbn.words import card
 
-__all__ = ["History", "read_history", "read_readings"]
+__all__ = ["History", "read_history"]
 
 
 @dataclass(frozen=True)
@@ -160,24 +160,6 @@ def _of_series(source: Any, layout: Layout, series: str | None) -> Any:
             f"{Given('series', series)}: the column {column!r} has no {name!r}; it has {names}."
         )
     return frame[texts == name].drop(columns=column).reset_index(drop=True)
-
-
-def read_readings(
-    source: Any, variables: Sequence[str], layout: Layout, series: str | None = None
-) -> tuple[pd.DataFrame, tuple[Finding, ...]]:
-    """Return the rows of one recording in a file or table, with their times as index or numbered where they have none."""
-    where = "history"
-    source, layout = described(source, layout)
-    source = _of_series(source, layout, series)
-    irregular = layout.irregular or (None if layout.time is None else "keep")
-    layout = replace(layout, variables=tuple(variables), irregular=irregular)
-    frame, own = tidy_frame(plain_frame(source, layout), layout, where)
-    remarks, frame = _other_columns(source, layout, where), frame.reset_index(drop=True)
-    if own.time is not None:
-        order = order_of(frame[own.time], where, own.day_first) if own.sort else None
-        frame = frame if order is None else frame.iloc[order]
-        frame.index = pd.Index(parse_times(frame[own.time], where, own.day_first))
-    return frame[list(variables)], remarks
 
 
 def _end(recording: Recording, d: int, where: str) -> tuple[FloatArray, FloatArray, int, int]:

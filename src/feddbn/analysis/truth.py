@@ -14,7 +14,6 @@ from typing import Any
 
 from feddbn.errors import FileError, InputError, ParameterError
 from feddbn.model.dbn import DBN
-from feddbn.model.rates import RateNetwork
 from feddbn.results.result import FORMAT as RESULT_FORMAT
 from feddbn.results.result import Result, plain, read_json, write_json
 from feddbn.results.text import rows_of_errors
@@ -28,7 +27,6 @@ __all__ = [
     "own_course",
     "read_estimate",
     "read_network",
-    "read_rates",
     "read_truth",
     "rows_behind",
     "truth_of_sites",
@@ -158,11 +156,3 @@ def read_network(path: str | Path, site: str | None = None) -> DBN:
         own = f"its sites are {', '.join(of_sites)}" if of_sites else "it has one network for all sites"
         raise ParameterError(f"{where} has no network of site {site!r}; {own}.")
     return of_sites[site]
-
-
-def read_rates(path: str | Path) -> RateNetwork | None:
-    """Return the network in continuous time of a result; None if a file holds another network."""
-    stored = read_json(path)
-    if stored.get("format") != RESULT_FORMAT or stored.get("rates") is None:
-        return None
-    return Result.from_dict(stored, f"file {str(path)!r}").rates

@@ -13,7 +13,6 @@ from feddbn.cli.options import Json, Network, OfSite, Reading, parse_variables, 
 from feddbn.cli.printed import print_notes
 from feddbn.cli.terminal import print_frame, print_json, remark, say, tell, write_csv
 from feddbn.errors import FileError, ParameterError
-from feddbn.findings import Finding
 from feddbn.words import counted
 from feddbn.words import say as say_finding
 
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 
     from feddbn.analysis.history import History
     from feddbn.model.dbn import DBN
-    from feddbn.model.rates import RateNetwork
     from feddbn.results.result import Result
 
 
@@ -104,8 +102,6 @@ class Kind(Enum):
     effects = "effects"
     changes = "changes"
     drift = "drift"
-    horizons = "horizons"
-    fit = "fit"
 
 
 def plot(
@@ -116,8 +112,7 @@ def plot(
             help="graph: variables and arrows. time-series: graph unrolled over time. weights: heat maps. truth: true "
             "network above the estimate. convergence: over rounds. sites: shared and site-specific edges. responses: to a "
             "shock. curves: curved effects. effects: on counts and categories. changes: edges over time. "
-            "drift: weights over time. horizons: effects over continuous time. fit: how well the rates fit the data in "
-            "continuous time."
+            "drift: weights over time."
         ),
     ] = Kind.graph,
     out: Annotated[
@@ -180,16 +175,7 @@ def _axes(
             raise ParameterError(f"a plot of {kind.value} needs {what}.")
 
     if kind is Kind.graph:
-        return report.plot_process_graph(result.rates or dbn, **style)
-    if kind in (Kind.horizons, Kind.fit):
-        needs(
-            f"rates, which {result.method} does not learn; use feddbn fit --method continuous", result.rates
-        )
-        assert result.rates is not None
-        if kind is Kind.horizons:
-            return report.plot_horizons(result.rates)
-        needs("the fit of pairs of readings, which this result does not hold", result.diagnostics.get("fit"))
-        return report.plot_fit(pd.DataFrame(result.diagnostics["fit"]), result.rates)
+        return report.plot_process_graph(dbn, **style)
     if kind is Kind.time_series:
         return report.plot_time_series_graph(dbn, **style)
     if kind is Kind.weights:
@@ -242,7 +228,6 @@ class Form(Enum):
     tigramite = "tigramite"
     curves = "curves"
     coefficients = "coefficients"
-    rates = "rates"
 
 
 def export(
@@ -252,35 +237,26 @@ def export(
         Form | None,
         typer.Option(
             "--format",
-            help="By default given by the ending of --out. lingam and tigramite are .npz files. curves, coefficients and "
-            "rates are .csv tables: of curved effects, of effects on counts and categories, of rates in continuous time.",
+            help="By default given by the ending of --out. lingam and tigramite are .npz files. curves and coefficients are "
+            ".csv tables: of curved effects, of effects on counts and categories.",
         ),
     ] = None,
     of: OfSite = None,
     as_json: Json = False,
 ) -> None:
-    """Write a network as JSON, edge list, GraphML, DOT, or arrays for lingam or tigramite.
-
-    For a network in continuous time this is the network over one step; --format rates writes the rates themselves.
-    """
-    from feddbn.analysis.truth import read_network, read_rates
+    """Write a network as JSON, edge list, GraphML, DOT, or arrays for lingam or tigramite."""
+    from feddbn.analysis.truth import read_network
 
     dbn = read_network(network, of)
     chosen = form or _form_of(out)
     out.parent.mkdir(parents=True, exist_ok=True)
-    if chosen is Form.rates:
-        rates = read_rates(network)
-        if rates is None:
-            raise ParameterError("--format rates needs a result of --method continuous.")
-        write_csv(rates.to_frame(), out)
-    else:
-        _write_network(dbn, chosen, out)
+    _write_network(dbn, chosen, out)
     tell(as_json, {"file": str(out), "format": chosen.value}, f"Network: {out}")
 
 
 def _form_of(path: Path) -> Form:
     ending = path.suffix.lower().lstrip(".")
-    tables = (Form.lingam, Form.tigramite, Form.curves, Form.coefficients, Form.rates)
+    tables = (Form.lingam, Form.tigramite, Form.curves, Form.coefficients)
     known = [form.value for form in Form if form not in tables]
     if ending not in known:
         endings = ", ".join(f".{name}" for name in known)
@@ -332,13 +308,6 @@ def forecast(
         ),
     ] = None,
     steps: Annotated[int, typer.Option(help="Number of time steps to forecast.")] = 8,
-    at: Annotated[
-        str | None,
-        typer.Option(
-            help="In continuous time: forecast these times instead (dates or numbers as in the file, with commas).",
-            show_default=False,
-        ),
-    ] = None,
     interval: Annotated[float, typer.Option(help="Coverage of the intervals.")] = 0.9,
     do: Annotated[
         list[str] | None,
@@ -355,40 +324,11 @@ def forecast(
     *,
     read: Reading,
 ) -> None:
-    """Forecast the time steps after a recording, with intervals; --do holds a variable at a value.
-
-    In continuous time, readings and forecasts (--at) may be at any times.
-    """
-    from feddbn.analysis.truth import has_own_scales, own_course, read_network, read_rates
+    """Forecast the time steps after a recording, with intervals; --do holds a variable at a value."""
+    from feddbn.analysis.truth import has_own_scales, own_course, read_network
     from feddbn.model.courses import fit_course, forecast_along
     from feddbn.model.network import variable_index
 
-    rates = read_rates(network)
-    if rates is not None:
-        for option, value in (("--do", do), ("--of", of)):
-            if value is not None:
-                raise ParameterError(
-                    f"{option} cannot be used for forecasts in continuous time; leave it out."
-                )
-        table = _ahead(rates, history, read, None if at else steps, parse_variables(at), interval, series)
-        if out is not None:
-            write_csv(table, out)
-        names = parse_variables(variables) or list(rates.variables)
-        kept = {rates.variables[variable_index(name, rates.variables, "--variables")] for name in names}
-        table = table[table["variable"].isin(kept)]
-        if as_json:
-            print_json({"interval": interval, "forecast": table})
-            return
-        print_frame(
-            table.sort_values("variable", kind="stable")[_AHEAD], f"{interval:.0%} intervals of readings"
-        )
-        if out is not None:
-            say(f"Forecast: {out}")
-        return
-    if at is not None:
-        raise ParameterError(
-            f"--at {at} needs a network in continuous time (feddbn fit --method continuous); use --steps."
-        )
     dbn = read_network(network, of)
     every = (*dbn.variables, *dbn.definitions)
     names = parse_variables(variables) or list(every)
@@ -445,43 +385,6 @@ def forecast(
         )
     if out is not None:
         say(f"Forecast: {out}")
-
-
-_AHEAD = ["variable", "time", "mean", "lower", "upper"]
-
-
-def _ahead(
-    rates: RateNetwork,
-    history: Path,
-    read: Reading,
-    steps: int | None,
-    at: list[str] | None,
-    interval: float,
-    series: str | None,
-) -> pd.DataFrame:
-    """Frame step, time, variable, mean, sd, lower, upper of readings after, or among, those in a file."""
-    import pandas as pd
-
-    from feddbn.analysis.history import read_readings
-
-    rows, remarks = read_readings(history, rates.variables, read.layout, series)
-    if isinstance(rows.index, pd.RangeIndex):
-        remarks += (Finding("rows-one-step-apart", "note", {"step": rates.step}),)
-    for found in remarks:
-        remark(f"note: {say_finding(found, 'cli')}")
-    times: list[Any] | None = None
-    if at is not None:
-        is_date = isinstance(rows.index, pd.DatetimeIndex)
-        try:
-            times = at if is_date else [float(one) for one in at]
-        except ValueError:
-            raise ParameterError(
-                f"--at {','.join(at)!r} must be numbers, as the times of the file are."
-            ) from None
-    ahead = rates.forecast(rows, steps, interval, times=times)
-    table = ahead.to_frame()
-    table["time"] = [one if isinstance(one, (int, float)) else str(one) for one in table["time"]]
-    return table
 
 
 def _what(lost: dict[str, Any]) -> str:
@@ -564,12 +467,10 @@ def roots(
     """
     import numpy as np
 
-    from feddbn.analysis.truth import own_course, read_network, read_rates, rows_behind
+    from feddbn.analysis.truth import own_course, read_network, rows_behind
     from feddbn.model.courses import fit_course
     from feddbn.model.roots import window_of
 
-    if read_rates(network) is not None:
-        raise ParameterError("root causes need a network over time steps; this one is in continuous time.")
     dbn = read_network(network, of)
     past = _recording(network, dbn, history, read, series)
     table, lost = past.frame(dbn.variables), own_course(network)
@@ -596,12 +497,6 @@ def effects(
         typer.Argument(help="The affected variable; all variables if left out.", show_default=False),
     ] = None,
     horizon: Annotated[int, typer.Option(help="Number of time steps after the change.")] = 10,
-    hours: Annotated[
-        float | None,
-        typer.Option(
-            help="In continuous time: the effect after this many hours instead.", show_default=False
-        ),
-    ] = None,
     through: Annotated[
         str | None,
         typer.Option(help="Mediators, separated by commas: only paths through them count as mediated."),
@@ -626,30 +521,10 @@ def effects(
     """Show the total, direct and mediated effect on TARGET of raising SOURCE for one time step.
 
     Without a TARGET: the largest effect on every variable, its time step, and the sum over all time steps. In networks with
-    curves, counts or categories the effect depends on the value (--at, --by) and is simulated with fixed random numbers. In
-    continuous time: the effect of a change of SOURCE now after some time, with 95 % intervals.
+    curves, counts or categories the effect depends on the value (--at, --by) and is simulated with fixed random numbers.
     """
-    from feddbn.analysis.truth import read_network, read_rates
-    from feddbn.model.network import variable_index
+    from feddbn.analysis.truth import read_network
 
-    rates = read_rates(network)
-    if rates is not None:
-        for option, value in (("--through", through), ("--at", at), ("--of", of)):
-            if value is not None:
-                raise ParameterError(f"{option} cannot be used for effects in continuous time; leave it out.")
-        place = variable_index(source, rates.variables, "source")
-        size = _number(by, "--by") if by is not None else float(rates.stationary[place, place] ** 0.5)
-        table = _over_time(rates, source, target, horizon, hours)
-        table[["effect", "error", "lower", "upper"]] *= size
-        if size < 0:
-            table[["lower", "upper"]] = table[["upper", "lower"]].to_numpy()
-        one = " (one standard deviation)" if by is None else ""
-        _show_effects(table, f"a change of {source} by {size:.4g}{one} now", source, target, out, as_json)
-        return
-    if hours is not None:
-        raise ParameterError(
-            f"--hours {hours:g} needs a network in continuous time (feddbn fit --method continuous); use --horizon."
-        )
     dbn = read_network(network, of)
     begin, step = (_value(text, name, dbn, source) for text, name in ((at, "--at"), (by, "--by")))
     if target is None:
@@ -657,41 +532,15 @@ def effects(
     else:
         mediators = parse_variables(through)
         table = dbn.effects(source, target, horizon, mediators, at=begin, by=step, random_state=0)
-    _show_effects(table, _change(dbn, source, begin, step), source, target, out, as_json)
-
-
-def _show_effects(
-    table: pd.DataFrame, change: str, source: str, target: str | None, out: Path | None, as_json: bool
-) -> None:
     if out is not None:
         write_csv(table, out)
     if as_json:
         print_json({"source": source, "target": target, "effects": table})
         return
-    print_frame(table, change + ("" if target is None else f", effect on {target}"))
+    where = "" if target is None else f", effect on {target}"
+    print_frame(table, _change(dbn, source, begin, step) + where)
     if out is not None:
         say(f"Effects: {out}")
-
-
-def _over_time(
-    rates: RateNetwork, source: str, target: str | None, horizon: int, hours: float | None
-) -> pd.DataFrame:
-    """Frame target, steps, effect, error, lower, upper: on all others after the horizon, or on one at every step up to it."""
-    import pandas as pd
-
-    from feddbn.model.network import variable_index
-    from feddbn.settings import whole
-
-    whole(0).check("horizon", horizon)
-    end = float(horizon) if hours is None else rates.steps_of(hours=hours)
-    place = variable_index(source, rates.variables, "source")
-    if target is not None:
-        steps = list(range(horizon + 1)) if hours is None else [end]
-        return rates.effects(source, target, steps)
-    others = [name for k, name in enumerate(rates.variables) if k != place]
-    found = pd.concat([rates.effects(source, name, [end]).assign(target=name) for name in others])
-    found = found[["target", *(name for name in found if name != "target")]]
-    return found.sort_values("effect", key=abs, ascending=False, kind="stable", ignore_index=True)
 
 
 def _value(text: str | None, option: str, dbn: DBN, source: str) -> float | str | None:

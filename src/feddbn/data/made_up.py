@@ -58,7 +58,7 @@ def filled_in(sites: Mapping[str, SiteData], inputs: Collection[str] = ()) -> li
 
 
 def _first_rows(site: SiteData) -> Iterator[FloatArray]:
-    """Rows of each segment that are equally far apart, up to `_MOST_ROWS` or a piece more."""
+    """Rows of each segment, up to `_MOST_ROWS` or a piece more."""
     n = 0
     for recording in site.recordings():
         for values in pieces(recording.blocks()):

@@ -276,12 +276,6 @@ class Clock:
         return whole if one == another and abs(mine - whole * its) <= off else 0
 
     @property
-    def cycle(self) -> int:
-        """A time that all usual steps divide, in ticks."""
-        dates = {"instant": 7 * _DAY, "wall": 7 * _DAY, "decimal": 10**6 * DECIMAL}
-        return dates.get(self.unit, 10**6)
-
-    @property
     def text(self) -> str | None:
         """The step as `freq` takes it: "1h", "0.5"."""
         if self.step is None:

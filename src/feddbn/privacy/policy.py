@@ -74,7 +74,7 @@ made of each cell by itself.
 """
 
 
-ALWAYS_ALLOWED = ("counts.variables", "counts.blocks", "counts.lags")
+ALWAYS_ALLOWED = ("counts.variables", "counts.blocks")
 """Tasks that no policy needs to list: without them a study cannot tell what it must leave out."""
 USUAL_TASKS = (
     "survey.first",

@@ -29,7 +29,6 @@ from feddbn.report.matrix_plots import (
     site_differences,
 )
 from feddbn.report.page import render_report, write_report
-from feddbn.report.rate_plots import plot_fit, plot_horizons
 
 __all__ = [
     "curve_panels",
@@ -41,9 +40,7 @@ __all__ = [
     "plot_drift",
     "plot_effects",
     "plot_evidence",
-    "plot_fit",
     "plot_forecast",
-    "plot_horizons",
     "plot_marks",
     "plot_outlook",
     "plot_process_graph",

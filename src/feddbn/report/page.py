@@ -30,7 +30,6 @@ from feddbn.method_table import find_method
 from feddbn.model.dbn import DBN
 from feddbn.model.dynamics import usual
 from feddbn.model.effects import changes_by_variable, expected_changes, standard_deviations
-from feddbn.model.rates import RateNetwork
 from feddbn.report.canvas import inline_svg
 from feddbn.report.curve_plots import plot_changes, plot_convergence, plot_drift
 from feddbn.report.effect_plots import curve_panels, plot_curves, plot_effects
@@ -42,7 +41,6 @@ from feddbn.report.matrix_plots import (
     plot_weights,
     site_differences,
 )
-from feddbn.report.rate_plots import FIT, plot_fit, plot_horizons
 from feddbn.report.record import EDGE_COLUMNS, ReportRecord, read_record
 from feddbn.report.verdicts import treatment, verdicts
 from feddbn.results.abstention import ABSTAINED
@@ -143,8 +141,6 @@ def render_report(
         figures=_figures(record),
         products=_products(record.dbn),
         kinds=kind_table(record.dbn),
-        rates=record.rates,
-        half_lives=None if record.rates is None else half_life_table(record.rates),
         coefficients=coefficient_table(record.dbn),
         changes=changes_section(record, audience),
         sites=_site_rows(record),
@@ -184,35 +180,17 @@ def _title(record: ReportRecord) -> str:
 
 def summary_sentence(record: ReportRecord) -> str:
     """How many effects a result has, learned from how much."""
-    if record.rates is not None:
-        return _summary_of_rates(record)
     is_edge = record.dbn.is_edge
     n_now, n_late = int(np.count_nonzero(is_edge[0])), int(np.count_nonzero(is_edge[1:]))
     n_curved = len(record.dbn.curves)
     curved = f"; {n_curved:,} of them {'is' if n_curved == 1 else 'are'} curved" if n_curved else ""
     steps = "1 step" if record.dbn.n_lags == 1 else f"{record.dbn.n_lags} steps"
-    return (
-        f"{record.method} learned {n_now + n_late:,} effects among {record.dbn.d} "
-        f"variables{_from_what(record)}: "
-        f"{n_now:,} contemporaneous and {n_late:,} delayed by up to {steps}{curved}."
-    )
-
-
-def _from_what(record: ReportRecord) -> str:
     rows = f" from {record.n_rows:,} rows" if record.n_rows is not None else ""
     where = f" at {len(record.sites)} sites" if len(record.sites) > 1 else ""
     sums = f" in {counted(record.n_rounds, 'sum')}" if record.n_rounds is not None else ""
-    return f"{rows}{where}{sums}"
-
-
-def _summary_of_rates(record: ReportRecord) -> str:
-    rates = record.rates
-    assert rates is not None
-    n = int(np.count_nonzero(rates.rates - np.diag(np.diag(rates.rates))))
-    step = "rows are one step apart" if rates.step is None else f"a step is {rates.step}"
     return (
-        f"{record.method} learned {n:,} effects among {rates.d} variables in continuous time{_from_what(record)}, and how "
-        f"fast each variable goes back to its level; {step}."
+        f"{record.method} learned {n_now + n_late:,} effects among {record.dbn.d} variables{rows}{where}{sums}: "
+        f"{n_now:,} contemporaneous and {n_late:,} delayed by up to {steps}{curved}."
     )
 
 
@@ -223,8 +201,7 @@ def _facts(record: ReportRecord, audience: Audience) -> list[tuple[str, str]]:
         ("It assumes", "" if row is None else _plain(row.assumes, audience)),
         ("Found by", "" if row is None else row.citation),
         ("Variables", f"{record.dbn.d}"),
-        ("Lags", f"{record.dbn.n_lags}" if record.rates is None else ""),
-        ("Step", (record.rates.step or "from row to row") if record.rates is not None else ""),
+        ("Lags", f"{record.dbn.n_lags}"),
         ("Sites", f"{len(record.sites)}" if len(record.sites) else ""),
         ("Rows used", f"{record.n_rows:,}" if record.n_rows is not None else ""),
         ("Sums", f"{record.n_rounds}" if record.n_rounds is not None else ""),
@@ -262,11 +239,8 @@ def _protection(privacy: Mapping[str, Any]) -> str:
 
 def _figures(record: ReportRecord) -> dict[str, Markup]:
     figures = {"graph": "", "convergence": "", "matrices": "", "sites": "", "curves": "", "effects": ""}
-    figures |= {"horizons": "", "fit": ""}
     if record.dbn.d <= MOST_DRAWN:
-        figures["graph"] = graph_svg(record.drawn, grey=record.abstained is not None)
-    if record.rates is not None:
-        figures |= _figures_of_rates(record.rates, record.diagnostics.get("fit"))
+        figures["graph"] = graph_svg(record.dbn, grey=record.abstained is not None)
     if record.dbn.mechanisms.has_kinds and record.dbn.is_edge.any():
         text = "Effects on variables of other kinds: mean or probability against each cause"
         # Without rows that are usual there is nothing to average over; the coefficients are there.
@@ -280,10 +254,10 @@ def _figures(record: ReportRecord) -> dict[str, Markup]:
         text = "Acyclicity, residuals and objective over the rounds"
         figures["convergence"] = inline_svg(lambda: plot_convergence(history), "convergence", text)
     truth = record.truth
-    if truth is not None and record.rates is None:
+    if truth is not None:
         text = "True weights above estimated weights, rows are causes and columns effects"
         figures["matrices"] = inline_svg(lambda: plot_truth_and_estimate(truth, record.dbn), "matrices", text)
-    elif record.rates is None:
+    else:
         text = "Estimated weights in standard deviations, rows are causes and columns effects"
         figures["matrices"] = inline_svg(lambda: plot_weights(record.dbn), "matrices", text)
     if record.personal:
@@ -291,34 +265,6 @@ def _figures(record: ReportRecord) -> dict[str, Markup]:
         text = "Shared weight of each edge and each site's deviation from it"
         figures["sites"] = inline_svg(lambda: plot_site_differences(table), "sites", text)
     return {name: Markup(svg) for name, svg in figures.items()}
-
-
-def _figures_of_rates(rates: RateNetwork, fit: object) -> dict[str, str]:
-    """What a change adds after any time, and how well the rates describe pairs of readings."""
-    figures = {}
-    # Without an effect of one variable on another there is nothing to draw.
-    with suppress(ParameterError):
-        text = "What a change of one variable adds to another, against the time since"
-        figures["horizons"] = inline_svg(lambda: plot_horizons(rates), "horizons", text)
-    table = pd.DataFrame(fit if isinstance(fit, list) else [], columns=list(FIT))
-    if len(table):
-        text = "Correlations of readings by the time between them, and what the rates say they are"
-        figures["fit"] = inline_svg(lambda: plot_fit(table, rates), "fit", text)
-    return figures
-
-
-def half_life_table(rates: RateNetwork) -> Table:
-    """Variable, half-life, standard deviations of state, of readings and of recordings' own levels."""
-    sd, noise = np.sqrt(np.diag(rates.stationary)), np.sqrt(rates.nugget)
-    own = np.zeros(rates.d) if rates.levels is None else np.sqrt(np.diag(rates.levels).clip(0))
-    rows = [
-        (name, rates.in_words(life) if np.isfinite(life) else "–", *(f"{x:.3g}" for x in numbers))
-        for name, life, *numbers in zip(
-            rates.variables, rates.half_lives, rates.mean, sd, noise, own, strict=True
-        )
-    ]
-    heads = ("Variable", "Half-life", "Mean", "Sd of the state", "Sd of measurement", "Sd of own levels")
-    return Table(heads, rows, range(2, 6))
 
 
 def _products(dbn: DBN) -> Table | None:
@@ -449,17 +395,15 @@ def page_data(record: ReportRecord) -> dict[str, Any]:
 
     An edge is ``[source, target, lag, weight, probability, ci_low, ci_high, truth, standardised, oriented, presence,
     direction, robustness, could_be_hidden, q_value]`` with positions instead of names and null for what is unknown; in a
-    network with curves the shape and whether the effect goes one way follow. In continuous time a weight is a rate per
-    `unit`, and `half_lives` has one text per variable. Effects are ``{source: [[target, peak, step, [responses], [low],
-    [high]], ...]}``, without bounds where they are not known.
+    network with curves the shape and whether the effect goes one way follow. Effects are ``{source: [[target, peak, step,
+    [responses], [low], [high]], ...]}``, without bounds where they are not known.
     """
-    rates = record.rates
     # Bands are as wide as complete rows make them, of which rows with empty cells are worth fewer.
     worth = record.diagnostics.get("n_samples")
     networks: list[dict[str, Any]] = [
         {"name": "shared" if record.personal else "learned", "edges": _edge_rows(record.edges, record.dbn)}
     ]
-    networks[0]["effects"] = _effects(record.dbn, None if rates is not None else worth or record.n_rows)
+    networks[0]["effects"] = _effects(record.dbn, worth or record.n_rows)
     in_budget = (len(record.personal) + 1) * record.dbn.d <= EFFECTS_BUDGET
     for site, dbn in record.personal.items():
         columns = [*EDGE_COLUMNS, "standardised", "oriented"]
@@ -468,16 +412,9 @@ def page_data(record: ReportRecord) -> dict[str, Any]:
             {"name": site, "edges": _edge_rows(table, dbn), "effects": _effects(dbn) if in_budget else {}}
         )
     edges = record.edges
-    of_rates: dict[str, Any] = {}
-    if rates is not None:
-        lives = [rates.in_words(one) if np.isfinite(one) else None for one in rates.half_lives]
-        of_rates = {"unit": rates.unit, "half_lives": lives}
     return {
         "variables": list(record.dbn.variables),
-        "positions": [
-            [round(float(x), 4), round(1 - float(y), 4)]
-            for x, y in graph_positions(record.dbn if rates is None else rates.arrows())
-        ],
+        "positions": [[round(float(x), 4), round(1 - float(y), 4)] for x, y in graph_positions(record.dbn)],
         "n_lags": int(max([record.dbn.n_lags, *edges["lag"]])),
         "has_probability": bool(edges["probability"].notna().any()),
         "has_interval": bool(edges["ci_low"].notna().any()),
@@ -491,7 +428,6 @@ def page_data(record: ReportRecord) -> dict[str, Any]:
         "kinds": [kind.name for kind in record.dbn.kinds] if record.dbn.mechanisms.has_kinds else [],
         "horizon": HORIZON,
         "networks": networks,
-        **of_rates,
     }
 
 

@@ -23,7 +23,6 @@ from feddbn.model.dbn import DBN
 from feddbn.model.effects import standard_deviations
 from feddbn.model.export import unguarded
 from feddbn.model.graph import parts_of, plain_parts
-from feddbn.model.rates import RateNetwork
 from feddbn.report.graph_layout import time_series_edges
 from feddbn.results.abstention import ABSTAINED
 from feddbn.results.result import FORMAT, VERSION, Result, read_json, rows_in_sums
@@ -84,8 +83,6 @@ class ReportRecord:
         Entries of a site's audit log.
     created
         When the result was written, as stored.
-    rates
-        The network in continuous time, of which `dbn` is what happens over one step, or None.
     """
 
     method: str
@@ -105,12 +102,6 @@ class ReportRecord:
     truth: DBN | None
     audit: tuple[dict[str, Any], ...]
     created: str
-    rates: RateNetwork | None = None
-
-    @property
-    def drawn(self) -> DBN | RateNetwork:
-        """The network whose arrows are shown: rates where time is continuous."""
-        return self.dbn if self.rates is None else self.rates
 
     @property
     def abstained(self) -> Finding | None:
@@ -145,7 +136,6 @@ def read_record(result: object, beside: Mapping[str, Any] | None = None) -> Repo
     if not isinstance(stored.get("dbn"), Mapping):
         raise FileError("the result has no network: 'dbn' is missing; write the result again after a fit.")
     dbn = _network(stored["dbn"], stored.get("variables"), "dbn")
-    rates = _rates(stored.get("rates"), dbn)
     truth = stored.get("truth")
     true_dbn = _network(truth, dbn.variables, "truth") if isinstance(truth, Mapping) else None
     findings = Findings.stored_in(stored)
@@ -168,7 +158,7 @@ def read_record(result: object, beside: Mapping[str, Any] | None = None) -> Repo
         method=str(stored.get("method") or "unknown method"),
         parameters=dict(stored.get("parameters") or {}),
         dbn=dbn,
-        edges=_edges(dbn, own, true_dbn, rates),
+        edges=_edges(dbn, own, true_dbn),
         history=frame if frame is not None and len(frame) else None,
         status_name=str(status.get("name") or ""),
         status_message=str(status.get("message") or ""),
@@ -185,7 +175,6 @@ def read_record(result: object, beside: Mapping[str, Any] | None = None) -> Repo
         truth=true_dbn,
         audit=tuple(dict(entry) for entry in stored.get("audit") or ()),
         created=str(stored.get("created") or ""),
-        rates=rates,
     )
 
 
@@ -226,18 +215,6 @@ def _network(part: Mapping[str, Any], variables: Sequence[str] | None, what: str
     except (KeyError, TypeError, ValueError) as error:
         reason = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
         raise FileError(f"the network {what!r} of the result cannot be read ({reason})") from error
-
-
-def _rates(part: object, dbn: DBN) -> RateNetwork | None:
-    if not isinstance(part, Mapping):
-        return None
-    try:
-        rates = RateNetwork.from_dict(part)
-    except (InputError, KeyError, TypeError, ValueError) as error:
-        raise FileError(f"the rates of the result cannot be read ({error})") from error
-    if rates.variables != dbn.variables:
-        raise FileError("the rates of the result are of other variables than its network.")
-    return rates
 
 
 def _in_order(dbn: DBN, variables: Sequence[str]) -> DBN | None:
@@ -295,13 +272,13 @@ def _beside(dbn: DBN, own: pd.DataFrame, table: pd.DataFrame) -> tuple[pd.DataFr
     return found, [Finding("edges-differ", "error" if 2 * both < every else "warning", values)]
 
 
-def _edges(dbn: DBN, table: pd.DataFrame, truth: DBN | None, rates: RateNetwork | None) -> pd.DataFrame:
+def _edges(dbn: DBN, table: pd.DataFrame, truth: DBN | None) -> pd.DataFrame:
     place = {name: i for i, name in enumerate(dbn.variables)}
     where = list(zip(table["lag"], table["source"].map(place), table["target"].map(place), strict=True))
     bends = np.array([lag <= dbn.n_lags and bool(dbn.is_edge[lag, i, j]) for lag, i, j in where], dtype=bool)
     # A confidence table also lists edges that only some replicates had; the network does not have them.
     table = table[(table["weight"] != 0) | (bends & (dbn.bends))]
-    scale = standard_deviations(dbn) if rates is None else np.sqrt(np.diag(rates.stationary))
+    scale = standard_deviations(dbn)
     is_open = set(dbn.open_edges)
     ends = zip(table["source"], table["target"], table["lag"], strict=True)
     table = table.assign(
@@ -309,9 +286,7 @@ def _edges(dbn: DBN, table: pd.DataFrame, truth: DBN | None, rates: RateNetwork 
         oriented=[lag > 0 or (s, t) not in is_open for s, t, lag in ends],
     )
     strength = table["standardised"].abs().fillna(0).to_numpy()
-    # How fast a variable goes back to its level is no effect on another one.
-    last = (table["source"] == table["target"]).to_numpy() & (rates is not None)
-    table = table.iloc[np.lexsort((-strength, last))].reset_index(drop=True)
+    table = table.iloc[np.argsort(-strength, kind="stable")].reset_index(drop=True)
     if truth is not None:
         stack = truth.is_edge
         table["truth"] = [

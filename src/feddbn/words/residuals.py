@@ -176,7 +176,6 @@ def _do_not_tell(it: Said) -> str:
 
 _AGAINST = {
     "too-few-rows": "there are too few rows",
-    "rates": "no rates of this kind fit the data",
     "sites-disagree": "sites do not fit each other",
     "two-rates": "rows of some sites are farther apart in time",
     "held": "values repeat themselves",

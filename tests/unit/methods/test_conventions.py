@@ -40,16 +40,11 @@ EXPECTED_OF_ALL = {
     "check_n_features_in_after_fitting": "`score` names the variable that is missing, in our words",
     "check_fit2d_1sample": "refused, in our words: the site, its longest segment and n_lags are named",
 }
-FEW = "refused, in our words: too few readings at two distances of time"
-EXPECTED = {
-    "ContinuousDBN": {"check_fit2d_1feature": FEW},
-}
 
 
 SLOW = {
     "OneShotDBN",
     "ChangingDBN",
-    "ContinuousDBN",
     "PFDBNL",
     "MixedDBN",
     "LatentDBN",
@@ -57,12 +52,9 @@ SLOW = {
 }
 
 
-def every_kind(slow):
-    """Every method, these marked as slow."""
-    return [pytest.param(name, marks=[pytest.mark.slow] * (name in slow)) for name in KINDS]
-
-
-@pytest.mark.parametrize("name", every_kind(SLOW))
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in KINDS]
+)
 def test_the_checks_of_scikit_learn_pass_except_those_named(name):
     pytest.importorskip("sklearn", minversion="1.6")
     from sklearn.utils.estimator_checks import check_estimator
@@ -72,7 +64,7 @@ def test_the_checks_of_scikit_learn_pass_except_those_named(name):
         outcomes = check_estimator(quick(name), on_skip=None, on_fail=None)
     failed = {o["check_name"]: str(o["exception"]) for o in outcomes if o["status"] == "failed"}
     passed = {o["check_name"] for o in outcomes if o["status"] == "passed"} - set(failed)
-    expected = {**EXPECTED_OF_ALL, **EXPECTED.get(name, {})}
+    expected = dict(EXPECTED_OF_ALL)
     if not hasattr(KINDS[name], "score"):
         del expected["check_n_features_in_after_fitting"]
     if "prepare" in KINDS[name]().get_params():
@@ -104,7 +96,7 @@ def test_nothing_can_be_read_before_a_fit(name):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::feddbn.errors.ResidualsWarning")
-@pytest.mark.parametrize("name", every_kind({"ContinuousDBN"}))
+@pytest.mark.parametrize("name", KINDS)
 def test_a_fit_that_fails_leaves_nothing_behind(name):
     estimator = fitted(name)
     check_is_fitted(estimator)
@@ -132,7 +124,7 @@ def test_what_was_selected_does_not_survive_a_fit_without_selection():
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::feddbn.errors.ResultWarning")
-@pytest.mark.parametrize("name", every_kind({"ContinuousDBN"}))
+@pytest.mark.parametrize("name", KINDS)
 def test_a_stored_fit_holds_no_rows(name):
     def stored(n_rows):
         rng = np.random.default_rng(3)

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from feddbn.core.arrays import FloatArray, may_lack_cells
-from feddbn.errors import DataError, Given
+from feddbn.errors import DataError
 from feddbn.findings import Finding
 
 CHUNK_ROWS = 4096
@@ -50,21 +50,17 @@ class Block:
     time
         Sampling steps from the recording's first row to this block's first; None if no time is known to have
         passed since the block before.
-    times
-        (n,) of rows that do not directly follow each other: steps since the recording's first row, ascending. None: they do.
     """
 
     values: FloatArray
     starts_segment: bool = True
     labels: NDArray[np.generic] | None = None
     time: int | None = None
-    times: FloatArray | None = None
 
     def part(self, start: int, stop: int, starts_segment: bool, time: int | None) -> Block:
         """Some of its rows, as a block."""
         labels = None if self.labels is None else self.labels[start:stop]
-        times = None if self.times is None else self.times[start:stop]
-        return Block(self.values[start:stop], starts_segment, labels, time, times)
+        return Block(self.values[start:stop], starts_segment, labels, time)
 
 
 @dataclass(frozen=True)
@@ -98,13 +94,6 @@ def stretches(blocks: Iterable[Block], n_lags: int, chunk_rows: int = CHUNK_ROWS
     tail: FloatArray | None = None
     is_first, clock = True, 0
     for block in blocks:
-        if block.times is not None:
-            raise DataError(
-                f"rows at times that are not equally far apart have no lags; read the data with "
-                f"{Given('irregular', 'average')} and a step {Given('freq')}, or use a method in continuous time "
-                "(ContinuousDBN).",
-                code="irregular-times",
-            )
         values = block.values
         clock = clock if block.time is None else block.time
         if block.starts_segment or tail is None:

@@ -42,7 +42,6 @@ from feddbn.federation.sums.gram import (
     local_moments,
 )
 from feddbn.federation.sums.in_view import CountsQuestion, parts_in_view, rows_to_leave_out, view_key
-from feddbn.federation.sums.lags import LagCountsQuestion, LagsQuestion
 from feddbn.privacy.policy import SitePolicy
 
 MOST_VARIANCE = 100.0
@@ -238,46 +237,6 @@ def counted_rows(recordings: Iterable[Recording], n_lags: int) -> tuple[int, int
             n_complete += int((n_empty[width:] == n_empty[:-width]).sum())
             n_rows += len(part.values) - n_lags
     return n_complete, n_rows - n_complete
-
-
-class LagGuard(Guard):
-    """Tells products of readings only where many readings of this site take part, and few products against its readings.
-
-    Zeros stand for all others. Whoever knows when readings were made knows which of them are in which sum, so that an answer
-    is as many equations about them as it has products that are not zero. These stay below half of the readings that all sites
-    of a sum have: below half of this site's own, times `min_sites` under masks, and every site keeps to that. Where they
-    would be more, a product needs more readings. Which products a question leaves out by itself does not matter: another
-    may ask for these.
-
-    Parameters
-    ----------
-    policy
-        The owner's rules.
-    """
-
-    def __init__(self, policy: SitePolicy) -> None:
-        self._policy = policy
-        self._n_sites = 1
-
-    def before(self, task: Task, state: Mapping[str, np.ndarray], channel: Channel) -> None:
-        """Remember whether only a sum over sites can be read."""
-        self._n_sites = self._policy.min_sites if channel.masked else 1
-
-    def reads(self, here: Here, task: Task) -> tuple[Here, Task]:
-        """Leave out what is seldom."""
-        question = task.question
-        if not isinstance(question, LagsQuestion | LagCountsQuestion) or question.abstains(here.state):
-            return here, task
-        n_readings = question.n_readings(here.data)
-        least = max(self._policy.min_rows, getattr(question, "least", 0))
-        # Each reading is with itself in the first bin; of two read together the product is told twice.
-        once = np.concatenate([n_readings[0][np.triu_indices(question.d)], n_readings[1:].ravel()])
-        most = int(np.trace(n_readings[0])) * self._n_sites // CELLS_PER_NUMBER
-        if most < len(once):
-            least = max(least, int(np.sort(once)[::-1][most]) + 1)
-        if isinstance(question, LagCountsQuestion):
-            return here, replace(task, question=replace(question, least=least))
-        return here, replace(task, question=question.telling(n_readings >= least))
 
 
 class StepBook(Protocol):

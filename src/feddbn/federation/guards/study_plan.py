@@ -23,7 +23,6 @@ from feddbn.errors import ParameterError, SiteRefused
 from feddbn.federation.programs.alone import TASK as ALONE
 from feddbn.federation.programs.alone import alone_plan
 from feddbn.federation.programs.changing import changing_plan
-from feddbn.federation.programs.continuous import continuous_plan
 from feddbn.federation.programs.curved import CurveOptions, curved_plan
 from feddbn.federation.programs.fdbnl import fdbnl_plan
 from feddbn.federation.programs.held_out import AUTO_GRIDS, default_grid, held_out_plan
@@ -49,7 +48,6 @@ from feddbn.federation.protocol.task import (
 )
 from feddbn.federation.sums.gram import parts_plan
 from feddbn.federation.sums.in_view import LEVEL_ROWS
-from feddbn.federation.sums.lags import study_design
 from feddbn.federation.sums.prepare import AUTO_DEGREES, Prepare
 from feddbn.federation.sums.private_moments import MOMENTS, study_costs
 from feddbn.federation.sums.survey import N_AGREE, survey_plan
@@ -66,7 +64,6 @@ _CHOSEN = ("mu", "lambda_w", "lambda_a")
 # What "auto" means for some methods.
 _AUTO: Mapping[str, Mapping[str, Any]] = {
     "changing": {"detrend": 0, "missing": "drop"},
-    "continuous": {"detrend": 0, "period": None, "gains": "none", "missing": "drop"},
     "mixed": {"missing": "drop"},
     "pfdbnl": {"gains": "none"},
 }
@@ -218,8 +215,6 @@ class _StudyPlan:
                 return oneshot_plan(names, n_lags, prepare, checks=checks, **options)
             curves = CurveOptions(features, bool(given.get("interactions", False)))
             return curved_plan(names, n_lags, prepare, curves, checks=checks, **options)
-        if study.method == "continuous":
-            return continuous_plan(study_design(names, given))
         if study.method == "changing":
             return changing_plan(names, n_lags, prepare, checks=checks)
         if study.method == "mixed":

@@ -26,7 +26,6 @@ from feddbn.core.designs.cells import (
 )
 from feddbn.core.designs.design import ONE_MEAN, RECORDING_MEANS, Basis, Design, Nuisance, are_public_units
 from feddbn.core.designs.features import BEND, CURVE
-from feddbn.core.designs.lags import RowsAlone
 from feddbn.core.designs.recordings import CompleteSite, Recording, SiteData, training_site
 from feddbn.core.kinds import read_coding
 from feddbn.data.kinds import read_kinds
@@ -518,8 +517,7 @@ class RowsQuestion(Treatment, Question):
         # Gains of sites change no row against another.
         seen = replace(self, log_scales=None).treated
         given: dict[str, Any] = {
-            # Rows by themselves may be at any time.
-            "seen": seen if design.n_lags else lambda data: RowsAlone(seen(data)),
+            "seen": seen,
             "key": self._cells,
             "is_whole": is_whole,
             "are_pairs": self.reads_incomplete_rows,

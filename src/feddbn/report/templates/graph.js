@@ -31,8 +31,7 @@ const report = (() => {
   const sign = x => data.is_grey ? "both" : x < 0 ? "neg" : "pos";
   // An effect that goes both ways has no sign.
   const way = e => e[EDGE.signed] === 0 ? "both" : sign(e[EDGE.weight]);
-  // In continuous time a weight is a rate, and there are no lags.
-  const when = lag => data.unit ? "per " + data.unit : lag === 0 ? "same time step" : lag === 1 ? "1 step later" : lag + " steps later";
+  const when = lag => lag === 0 ? "same time step" : lag === 1 ? "1 step later" : lag + " steps later";
   const edges = () => data.networks[state.network].edges;
   // One weight in a large unit would hide all others, so arrows are compared in standard deviations unless asked otherwise.
   const strength = e => Math.abs(state.standardised && e[EDGE.standardised] !== null ? e[EDGE.standardised] : e[EDGE.weight]);
@@ -112,7 +111,7 @@ const report = (() => {
       hit.addEventListener("pointermove", event => { if (!drag) moveTip(event); });
       hit.addEventListener("pointerleave", hideTip);
       const label = e[EDGE.lag] > 0 && between.length <= 70 ? make("text", { class: "lag", "text-anchor": "middle", dy: "0.35em" }, labelLayer) : null;
-      if (label) label.textContent = data.unit ? Number(strength(e).toPrecision(2)) : e[EDGE.lag];
+      if (label) label.textContent = e[EDGE.lag];
       return { e, both, group, line, hit, label };
     });
     const r = radius();
@@ -188,7 +187,7 @@ const report = (() => {
   }
 
   function edgeText(e) {
-    const lines = [`${names[e[0]]} ${arrow(e)} ${names[e[1]]}`, `${when(e[EDGE.lag])}, ${data.unit ? "rate" : "weight"} ${number(e[EDGE.weight])}`];
+    const lines = [`${names[e[0]]} ${arrow(e)} ${names[e[1]]}`, `${when(e[EDGE.lag])}, weight ${number(e[EDGE.weight])}`];
     if (e[EDGE.standardised] !== null) lines.push(`${number(e[EDGE.standardised])} in standard deviations`);
     if (!data.is_linear) lines.push({ linear: "straight", curved: "curved: the weight is its average slope", product: "acts together with another cause" }[e[EDGE.shape] ?? "linear"] ?? `on the scale of the ${e[EDGE.shape]}${e[EDGE.signed] ? "" : ", several coefficients together"}`);
     if (!e[EDGE.oriented]) lines.push("direction not known");
@@ -203,7 +202,7 @@ const report = (() => {
   function nodeText(i, shown, self) {
     const directed = shown.filter(e => e[EDGE.oriented] && e[0] !== e[1]), links = shown.filter(e => !e[EDGE.oriented] && (e[0] === i || e[1] === i)).length;
     const causes = directed.filter(e => e[1] === i).length, effects = directed.filter(e => e[0] === i).length;
-    return `${names[i]}${data.kinds.length ? ` (${data.kinds[i]})` : ""}: ${causes} cause${causes === 1 ? "" : "s"}, ${effects} effect${effects === 1 ? "" : "s"}` + (links ? `, ${links} link${links === 1 ? "" : "s"} without direction` : "") + (self === undefined ? "" : data.unit ? `\nhalf-life ${data.half_lives[i] ?? "unknown"}` : `\neffect on its own future ${number(self)}`);
+    return `${names[i]}${data.kinds.length ? ` (${data.kinds[i]})` : ""}: ${causes} cause${causes === 1 ? "" : "s"}, ${effects} effect${effects === 1 ? "" : "s"}` + (links ? `, ${links} link${links === 1 ? "" : "s"} without direction` : "") + (self === undefined ? "" : `\neffect on its own future ${number(self)}`);
   }
   function showTip(event, text) { tip.textContent = text; tip.hidden = false; moveTip(event); }
   function moveTip(event) {
@@ -295,7 +294,7 @@ const report = (() => {
       });
     };
     const self = shown.filter(e => e[0] === i && e[1] === i);
-    if (self.length) html("p", data.unit ? `Half-life if nothing else moved it: ${data.half_lives[i] ?? "unknown"}` : "On its own future: " + self.map(e => `${number(e[EDGE.weight])} (${when(e[EDGE.lag])})`).join(", "), panel);
+    if (self.length) html("p", "On its own future: " + self.map(e => `${number(e[EDGE.weight])} (${when(e[EDGE.lag])})`).join(", "), panel);
     const between = shown.filter(e => e[0] !== e[1]), directed = between.filter(e => e[EDGE.oriented]);
     const links = between.filter(e => !e[EDGE.oriented] && (e[0] === i || e[1] === i));
     list("Causes", directed.filter(e => e[1] === i), e => e[EDGE.source], "None shown.");
@@ -335,14 +334,12 @@ const report = (() => {
       label.append(lag === 0 ? "0 (contemporaneous)" : String(lag));
       box.addEventListener("change", () => { if (box.checked) state.lags.add(lag); else state.lags.delete(lag); redraw(); });
     }
-    $("lags").hidden = Boolean(data.unit);
     $("probability-control").hidden = !data.has_probability;
     $("min-probability").value = state.probability = AT_FIRST;
     $("open-legend").hidden = !data.has_open;
     $("both-legend").hidden = data.is_linear;
     $("grey-legend").hidden = !data.is_grey;
     document.querySelectorAll(".legend .signed").forEach(part => { part.hidden = data.is_grey; });
-    if (data.unit) $("own-legend").hidden = true;
     if (data.kinds.length) $("both-legend").lastChild.textContent = "several levels";
     $("standardised").addEventListener("change", event => { state.standardised = event.target.checked; fitWeight(); redraw(); });
     $("network").addEventListener("change", event => { state.network = Number(event.target.value); fitWeight(); redraw(); });

@@ -6,8 +6,8 @@
   const columns = [
     { key: "source", title: "Source", value: e => data.variables[e[EDGE.source]], kind: "text" },
     { key: "target", title: "Target", value: e => data.variables[e[EDGE.target]], kind: "text" },
-    ...(data.unit ? [] : [{ key: "lag", title: "Lag", value: e => e[EDGE.lag], kind: "num" }]),
-    { key: "weight", title: data.unit ? "Rate per " + data.unit : "Weight", value: e => e[EDGE.weight], kind: "num", signed: true },
+    { key: "lag", title: "Lag", value: e => e[EDGE.lag], kind: "num" },
+    { key: "weight", title: "Weight", value: e => e[EDGE.weight], kind: "num", signed: true },
     { key: "standardised", title: "In sd", value: e => e[EDGE.standardised], kind: "num", signed: true },
   ];
   if (!data.is_linear) columns.push({ key: "shape", title: data.kinds.length ? "Scale" : "Shape", value: e => e[EDGE.shape] ?? "linear", kind: "text" });

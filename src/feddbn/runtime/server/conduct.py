@@ -326,9 +326,7 @@ def _in_view(
     if find_method(study.method) is None:
         return federation, study
     if kept is None:
-        # Where rows have times of their own there are no lags.
-        n_lags = min(1, study.lag_reach) if study.n_lags is None else study.n_lags
-        federation = with_what_is_in_view(federation, n_lags)
+        federation = with_what_is_in_view(federation, 1 if study.n_lags is None else study.n_lags)
     else:
         names = tuple(kept["sums"]["variables"])
         federation = FewerVariables(federation, names, ()) if names != study.variables else federation

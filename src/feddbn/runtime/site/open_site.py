@@ -15,7 +15,7 @@ from feddbn.data.checks import missing_cells, summary
 from feddbn.data.layout import ROW_TIMES, Layout
 from feddbn.data.read import read_sites
 from feddbn.data.times import clock_of_step
-from feddbn.errors import FeddbnError, FileError, ParameterError, SiteRefused
+from feddbn.errors import FeddbnError, FileError, SiteRefused
 from feddbn.federation.guards.study_plan import check_tasks, scope_of
 from feddbn.federation.protocol.endpoint import (
     SiteEndpoint,
@@ -28,7 +28,6 @@ from feddbn.federation.protocol.endpoint import (
 from feddbn.federation.protocol.rows import BlockWish
 from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.study import Study, check_about
-from feddbn.federation.sums.lags import clock_of
 from feddbn.findings import Finding
 from feddbn.privacy.keys import RandomBytes
 from feddbn.privacy.policy import SitePolicy
@@ -174,30 +173,6 @@ def study_checks(
                 code="other-step",
             )
 
-    def times(study: Study) -> None:
-        is_continuous = study.method == "continuous"
-        if settings.layout.irregular == "keep" and not is_continuous:
-            raise SiteRefused(
-                f"the study {study.name!r} has rows that follow each other, and those of this site keep their own times; put "
-                "irregular = 'average' and freq into its settings, or use method = 'continuous'.",
-                code="irregular-times",
-            )
-        if not is_continuous:
-            return
-        own: str | None = getattr(read_data(settings) if data is None else data, "step", None)
-        said = study.parameters.get("step")
-        its = clock_of(said if isinstance(said, str) else None)[0]
-        try:
-            mine = clock_of(own)[0]
-        except ParameterError:
-            mine = f"steps of {own}, which have no fixed length"
-        if mine != its:
-            raise SiteRefused(
-                f"the study {study.name!r} counts time in {its} (step = {said!r}), and this site in {mine}; make step in the "
-                "study's parameters, or time and freq in the site's settings, of one kind.",
-                code="other-clock",
-            )
-
     def kinds(study: Study) -> None:
         differ = kind_differences(study, settings.name, settings.layout.kinds)
         if differ:
@@ -209,9 +184,7 @@ def study_checks(
 
     def clock(study: Study) -> None:
         layout = settings.layout
-        # Rows that keep their own times have no step to be found.
-        is_found = bool(layout.time) and layout.freq is None and layout.irregular != "keep"
-        if study.privacy.epsilon is not None and is_found:
+        if study.privacy.epsilon is not None and layout.time and layout.freq is None:
             raise SiteRefused(
                 "the study promises noise for each unit, but this site reads the step between rows off all of them, so one "
                 'can change the others; say it in the site\'s settings (freq, for example "1h").',
@@ -244,7 +217,6 @@ def study_checks(
         entries,
         units,
         step,
-        times,
         kinds,
         clock,
         blocks,

@@ -21,7 +21,6 @@ from feddbn.core.designs.recordings import SiteData
 from feddbn.errors import SiteRefused
 from feddbn.federation.guards.disclosure import (
     DisclosureGuard,
-    LagGuard,
     MixedGuard,
     ViewGuard,
 )
@@ -105,7 +104,7 @@ class Protection:
         """Return what keeps sums, also those of all runs together, from showing rows."""
         disclosure, least = DisclosureGuard(study, self._policy, asked), self._policy.min_rows
         if self._data is None:
-            return [ViewGuard(self._policy), disclosure, DominanceGuard(self._policy), LagGuard(self._policy)]
+            return [ViewGuard(self._policy), disclosure, DominanceGuard(self._policy)]
         about = (self._state, self._data, run_id, study.digest)
         RecordingBook(self._state, self._data).begin(run_id, study)
         rows = FileRowBook(*about)
@@ -113,7 +112,6 @@ class Protection:
             RowSetGuard(rows, least, self._tell, _reach(study)),
             disclosure,
             DominanceGuard(self._policy, self._data, FileColumnBook(self._state, run_id, study.digest)),
-            LagGuard(self._policy),
             MixedGuard(self._policy, FileStepBook(*about)),
         ]
 

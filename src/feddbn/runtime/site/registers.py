@@ -80,16 +80,10 @@ def _content(data: SiteData) -> tuple[bytes, dict[str, int]]:
 
 
 def _digest(recording: Recording) -> str:
-    digest, times = hashlib.sha256(), hashlib.sha256()
-    has_times = False
+    digest = hashlib.sha256()
     for block in recording.blocks():
         digest.update(b"a segment begins" if block.starts_segment else b"")
         digest.update(np.ascontiguousarray(block.values, dtype=np.float64).tobytes())
-        if block.times is not None:
-            has_times = True
-            times.update(np.ascontiguousarray(block.times, dtype=np.float64).tobytes())
-    if has_times:
-        digest.update(times.digest())
     return digest.hexdigest()
 
 
