@@ -28,7 +28,7 @@ _LONG = 4096
 
 @dataclass(frozen=True)
 class Cells:
-    """Some rows: values (n, k), NaN where a cell is empty or no number; columns that hold text; what is wrong with columns."""
+    """Some rows: values (n, k), NaN where a cell is empty or no number; columns that hold text; what is wrong with some."""
 
     values: FloatArray
     texts: Mapping[int, pd.Series]

@@ -40,7 +40,7 @@ from feddbn.data.segments import (
 )
 from feddbn.data.site import Recording, Site, StoredSegments
 from feddbn.data.tables import Table
-from feddbn.data.times import Clock, IntArray, StepCounter, Times, in_billionths, read_times
+from feddbn.data.times import DECIMAL, Clock, IntArray, StepCounter, Times, in_billionths, read_times
 from feddbn.errors import DataError, Given, ParameterError
 from feddbn.findings import Finding
 
@@ -328,7 +328,7 @@ class Collected:
     def close(self) -> None:
         """Bring times to one unit, and recordings together, once all tables were read."""
         if self._n_whole:
-            self.rows.change("tick", lambda ticks: ticks * 10**9, self._n_whole)
+            self.rows.change("tick", lambda ticks: ticks * DECIMAL, self._n_whole)
         if self.layout.names is not None:
             self._name_variables()
         if self.layout.gathers and not self.rows.n and not self.errors:
@@ -468,7 +468,7 @@ class Collected:
             is_averaged = layout.way == "average"
             self._average(declared if is_averaged else None)
             if is_averaged and declared is not None:
-                self._unit, self._zone = declared.unit, None
+                self._unit, self._zone = declared.unit, self._zone if declared.unit == "instant" else None
         self._counter = StepCounter(self._unit, self._zone, self._is_business)
         begins = self.begins()
         for start, stop in self.rows.chunks():
@@ -477,6 +477,14 @@ class Collected:
             is_first[begins[(begins >= before) & (begins < stop)] - before] = True
             self._counter.feed(self.rows.read("tick", before, stop), is_first)
         self.clock = self._counter.clock(layout.tolerance, declared)
+        self._jumps = self._find_jumps(self.clock, begins)
+
+    def _find_jumps(self, clock: Clock, begins: IntArray) -> tuple[IntArray, IntArray]:
+        """The rows before which time jumps, and by how many steps; a time that is wrong is refused."""
+        at, steps, wrong = jumps(self.rows, begins, clock, self.unit, self._zone, self.layout.tolerance)
+        if wrong is not None:
+            raise self._wrong_time(*wrong, clock, begins)
+        return at, steps
 
     def site(self, clock: Clock | None) -> Site:
         """Return the site on a clock, which may be finer than its own; its rows are cut into segments."""
@@ -496,9 +504,7 @@ class Collected:
             raise error(self._where(begins[k]), row - int(begins[k]))
         at = lacking = np.zeros(0, dtype=np.int64)
         if clock is not None:
-            at, steps, wrong = jumps(rows, begins, clock, self.unit, self._zone, layout.tolerance)
-            if wrong is not None:
-                raise self._wrong_time(*wrong, clock, begins)
+            at, steps = self._jumps if clock is self.clock else self._find_jumps(clock, begins)
             lacking = steps - 1
             is_filled = np.isin(lacking, _fills(layout, clock))
             if is_filled.any():
@@ -514,25 +520,47 @@ class Collected:
         starts, ends = segments(rows.n, np.unique(np.concatenate(breaks)), stretches_of(rows, "hollow"), most)
         owner = np.searchsorted(begins, starts, side="right") - 1
         passed = np.append(0, np.cumsum(lacking))
+        n_dropped = rows.n - int((ends - starts).sum())
         since = passed[np.searchsorted(at, starts, side="right")] - passed[np.searchsorted(at, begins)][owner]
         spans = np.stack([starts, ends, starts - begins[owner] + since], axis=1)
         by_code = {code: name for name, code in self._recordings.items()}
         names = [by_code[code] for code in rows.pick("code", begins).tolist()] if rows.n else []
-        rows.keep(("values", "label"))
-        if rows is not self.rows:
-            self.rows.keep(())
         assert self.profile is not None
         is_whole = self.profile.is_whole and rows is self.rows
         edges = np.searchsorted(owner, np.arange(len(begins) + 1))
-        items = tuple(
-            _recording(name, rows, spans[a:b].tolist(), is_whole)
-            for name, (a, b) in zip(names, pairwise(edges.tolist()), strict=True)
+        last = np.append(begins[1:], rows.n)[: len(begins)] - 1
+        times = self._times_of(rows, last)
+        ends = (
+            last
+            - begins
+            + passed[np.searchsorted(at, last, side="right")]
+            - passed[np.searchsorted(at, begins)]
         )
+        items = tuple(
+            _recording(name, rows, spans[a:b].tolist(), is_whole, *end)
+            for name, (a, b), *end in zip(names, pairwise(edges.tolist()), ends.tolist(), times, strict=True)
+        )
+        rows.keep(("values", "label"))
+        if rows is not self.rows:
+            self.rows.keep(())
         cells = {name: int(n) for name, n in zip(self.variables, self._beyond, strict=True) if n}
         self.said += [Finding("beyond-limits", "note", {"cells": cells})] if cells else []
-        n_dropped = rows.n - int((ends - starts).sum())
-        step = None if clock is None else clock.text
-        return Site(self.variables, items, n_dropped, tuple(self.said), step, self.profile)
+        return Site(self.variables, items, n_dropped, tuple(self.said), clock, self.profile)
+
+    def _times_of(self, rows: Rows, which: IntArray) -> list[Any]:
+        """The times of some rows; None if they have none."""
+        if "tick" not in rows:
+            return [None] * len(which)
+        ticks = rows.pick("tick", which)
+        if self.unit == "decimal":
+            return list(np.round(ticks / DECIMAL, 9))
+        if self.unit == "integer":
+            return [*ticks.tolist()]
+        unit = (
+            self.clock if self.clock is not None and self.clock.unit == self.unit else Clock("instant", None)
+        )
+        dates = pd.DatetimeIndex(unit.dates(ticks))
+        return list(dates if self._zone is None else dates.tz_localize("UTC").tz_convert(self._zone))
 
     def _say_times(self, clock: Clock | None) -> None:
         """Say whether rows were taken as evenly spaced that are not quite, and whether they are at some of the steps only."""
@@ -566,22 +594,21 @@ class Collected:
         cures = [f"{Given('series')} if a column tells recordings apart"] if layout.series is None else []
         if code == "closer":
             near = self.rows.read("tick", first, min(end, first + _LOOKED_AT))
-            cure = (
-                cure_of_closeness(near, clock, unit, zone) if layout.freq is None or unit != "instant" else ""
-            )
+            cure = cure_of_closeness(near, clock, unit, zone, layout.freq is not None)
             said = f"{where} has times in column {column} at rows {n - 1} and {n} (counted from 0) that are closer than the "
             said += "sampling step; correct them"
             cures = [*([cure] if cure else []), f"{Given('irregular', 'average')}"]
         elif unit == "instant" and zone is None and clocks_go_back(int(tick[1]), apart, clock.step or 0):
-            said = f"{where} has times in column {column} that repeat an hour at row {n} (counted from 0), in a night in which "
-            said += "clocks may go back from summer time; write times in UTC, or with their distance from it as in "
+            said = f"{where} has times in column {column} that repeat an hour at row {n} (counted from 0), in a night in "
+            said += "which clocks may go back from summer time; write times in UTC, or with their distance from it as in "
             said, code, cures = said + "2024-10-27T02:00+01:00", "clocks-back", []
         elif code == "same-time":
-            said = f"{where} has the same time in column {column} at rows {n - 1} and {n} (counted from 0); keep one row per time"
+            said = f"{where} has the same time in column {column} at rows {n - 1} and {n} (counted from 0); keep "
+            said += "one row per time"
             cures.append(f"{Given('irregular', 'average')}")
         else:
-            said = f"{where} has a time in column {column} at row {n} (counted from 0) that is earlier than the row before; sort "
-            said += f"the rows by {column}"
+            said = f"{where} has a time in column {column} at row {n} (counted from 0) that is earlier than the row before; "
+            said += f"sort the rows by {column}"
             cures.append(f"{Given('sort', True)}")
         return DataError(f"{said}{', or use ' if cures else ''}{', or '.join(cures)}.", code=code)
 
@@ -598,10 +625,12 @@ def _fills(layout: Layout, clock: Clock) -> tuple[int, ...]:
     return (clock.every - 1,) if clock.every > 1 else ()
 
 
-def _recording(name: str, rows: Rows, spans: Sequence[tuple[int, int, int]], is_whole: bool) -> Recording:
+def _recording(
+    name: str, rows: Rows, spans: Sequence[tuple[int, int, int]], is_whole: bool, end: int, last: Any
+) -> Recording:
     stored = StoredSegments(rows, spans)
-    known = [(time, end - start) for start, end, time in spans] if is_whole else None
-    return Recording(name, stored if rows.is_in_files else tuple(stored), known)
+    known = [(time, stop - start) for start, stop, time in spans] if is_whole else None
+    return Recording(name, stored if rows.is_in_files else tuple(stored), known, end, last)
 
 
 def _infinite(where: str, row: int, column: str) -> DataError:

@@ -145,9 +145,9 @@ def certain_doubts(
     found: list[Finding] = []
     for name, site in sites.items():
         profile = _profile(name, site)
-        levels = [] if profile.index is None or profile.index.nlevels == 1 else profile.index.names
-        if levels and not any(level in declared for level in levels):
-            found += check_index(profile.index, name)
+        index = profile.index
+        if index is not None and index.nlevels > 1 and not {*index.names} & {*declared}:
+            found += check_index(index, name)
         found += [replace(one, values={**one.values, "site": name}) for one in getattr(site, "findings", ())]
         found += [one for one in check_keys(profile) if one.level == "warning" and one.code in _CERTAIN]
         found += check_codes(profile, sentinels(profile, only_codes=True))

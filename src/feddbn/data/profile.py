@@ -49,7 +49,7 @@ class Extreme:
         reduce = np.fmin if self._sign > 0 else np.fmax
         found = self._sign * reduce.reduce(values, axis=0)
         # Most rows are within what was seen before, and their cells need not be looked at again.
-        for j in np.flatnonzero(found <= self._next):
+        for j in np.flatnonzero(found <= self._next).tolist():
             self._feed_column(j, self._sign * values[:, j])
 
     def _feed_column(self, j: int, x: FloatArray) -> None:

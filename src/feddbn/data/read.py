@@ -303,7 +303,7 @@ def _settle(needs: Sequence[Collected], table: StepTable | None) -> None:
 
 def _one_step(made: Sequence[Collected], layout: Layout) -> dict[Collected, Clock | None]:
     """The clock of each site; sites whose step is a whole multiple of the finest one are on that, with rows in between."""
-    clocks = {one: one.clock for one in made}
+    clocks = {one: one.clock for one in made if not one.errors}
     known = {one: clock for one, clock in clocks.items() if clock is not None and clock.step is not None}
     different = tuple(dict.fromkeys(known.values()))
     most = MOST_EMPTY + 1 if layout.gaps == "keep" and layout.way == "refuse" else 1

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -58,7 +59,7 @@ class Readings:
 
 def averaged(
     readings: Readings, layout: Layout, variables: Sequence[str], step: int
-) -> tuple[dict[str, NDArray[np.generic]], IntArray]:
+) -> tuple[dict[str, NDArray[Any]], IntArray]:
     """Return the rows that readings make, one for each recording and step of `step` ticks, and the (d,) number of values."""
     d, row = len(variables), readings.tick // step
     # Within a cell, readings are in the order of time and value.
@@ -80,7 +81,7 @@ def averaged(
     table = np.full((int(begins.sum()), d), np.nan)
     last = values[firsts + counts - 1]
     table[(np.cumsum(begins) - 1)[firsts], of_cells] = np.where(is_measured[of_cells], means, last)
-    found = {"code": code[begins], "tick": row[begins] * step, "values": table}
+    found: dict[str, NDArray[Any]] = {"code": code[begins], "tick": row[begins] * step, "values": table}
     if readings.label is not None:
         heads = np.lexsort(
             (readings.value, readings.variable, readings.tick, readings.tick // step, readings.code)

@@ -114,13 +114,13 @@ def clocks_go_back(tick: int, apart: int, step: int) -> bool:
     return is_back and night.month in (4, 9, 10, 11) and night.weekday() == 6 and night.hour <= 3
 
 
-def cure_of_closeness(ticks: IntArray, clock: Clock, unit: str, zone: object) -> str:
+def cure_of_closeness(ticks: IntArray, clock: Clock, unit: str, zone: object, is_given: bool) -> str:
     """Which setting may make times (n,) of one recording regular that are closer than a step of their clock."""
-    if unit == "instant":
+    if unit == "instant" and not is_given:
         dates = local_dates(ticks, zone)
         if (np.diff(dates.year * 12 + dates.month) > 0).all():
             return f"{Given('freq', 'MS')}"
-        if clock.step == _DAY and (dates.dayofweek < 5).all() and (np.diff(dates.asi8) >= _DAY).all():
+        if clock.step == _DAY and (dates.day_of_week < 5).all() and (np.diff(dates.asi8) >= _DAY).all():
             return f"{Given('freq', 'B')}"
     own = clock.ticks(ticks, unit, zone)
     off = 1 - float(np.diff(own).min()) / (clock.step or 1)

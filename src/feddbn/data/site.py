@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from feddbn.core.designs.recordings import Block, SiteData, known_segments
 from feddbn.core.designs.recordings import Recording as AnyRecording
 from feddbn.data.rows import BATCH_ROWS, Rows
+from feddbn.data.times import Clock, parse_freq
 from feddbn.errors import DataError, Given
 from feddbn.findings import Finding
 
@@ -25,7 +26,12 @@ __all__ = ["Recording", "Site", "check_magnitudes", "seen_as", "with_columns"]
 class Recording:
     """One series: contiguous segments, in blocks; a lag never crosses from one segment to the next.
 
-    `known` has the time of the first row and the number of rows of each segment, where no cell is missing.
+    Attributes
+    ----------
+    known
+        The time of the first row and the number of rows of each segment, where no cell is missing.
+    end, last
+        The time step and the time of its last row, which may be empty.
 
     Examples
     --------
@@ -39,6 +45,8 @@ class Recording:
     name: str
     segments: Iterable[Block]
     known: Sequence[tuple[int, int]] | None = None
+    end: int = -1
+    last: Any = None
 
     def blocks(self) -> Iterator[Block]:
         """Yield the blocks of all segments."""
@@ -76,8 +84,8 @@ class Site:
         Rows that are in no segment.
     findings
         What was decided on reading.
-    step
-        The length of a step, None without times.
+    clock
+        How time is counted, None without times.
     profile
         What its tables show, counted while they were read.
     refused
@@ -96,9 +104,14 @@ class Site:
     items: Iterable[Recording]
     n_dropped_rows: int = 0
     findings: tuple[Finding, ...] = ()
-    step: str | None = None
+    clock: Clock | None = None
     profile: Profile | None = None
     refused: DataError | None = None
+
+    @property
+    def step(self) -> str | None:
+        """The length of a step as text, None without times."""
+        return None if self.clock is None else self.clock.text
 
     def recordings(self) -> Iterator[Recording]:
         """Yield the recordings."""
@@ -134,9 +147,10 @@ def seen_as(variables: tuple[str, ...], site: SiteData) -> Site:
     own = list(site.variables)
     items = _Seen(site, tuple(own.index(name) for name in variables))
     dropped, findings = int(getattr(site, "n_dropped_rows", 0)), tuple(getattr(site, "findings", ()))
-    return Site(
-        variables, items, dropped, findings, getattr(site, "step", None), getattr(site, "profile", None)
-    )
+    clock = getattr(site, "clock", None)
+    if clock is None and (step := getattr(site, "step", None)) is not None:
+        clock = parse_freq(step)
+    return Site(variables, items, dropped, findings, clock, getattr(site, "profile", None))
 
 
 def with_columns(site: SiteData, variables: tuple[str, ...]) -> SiteData:

@@ -45,8 +45,7 @@ class Table:
     frames
         Reads some of the columns, in batches.
     index_columns, time_index
-        Columns that held the row index of the DataFrame the table was written from; the one of them that holds dates, if it is
-        the only one.
+        Columns that held the row index of the DataFrame that was written; the one of them that holds dates, if it is alone.
     index
         The index of a DataFrame that was given.
     is_held
@@ -406,16 +405,16 @@ class _Text:
 
     def frames(self, columns: Sequence[str]) -> Frames:
         """Yield batches of these columns."""
-        read: dict[str, Any] = {"usecols": list(columns), "chunksize": BATCH_ROWS, "low_memory": False}
+        # All columns are read: pandas takes no notice of lines with more cells where it is asked for some.
         with self._reading():
-            reader = pd.read_csv(self.path, **read, **self._options)
+            reader = pd.read_csv(self.path, chunksize=BATCH_ROWS, low_memory=False, **self._options)
         with reader:
             while True:
                 with self._reading():
                     frame = next(reader, None)
                 if frame is None:
                     return
-                yield frame
+                yield frame[list(columns)]
 
 
 def refuse_twice(names: Sequence[str], where: str) -> None:

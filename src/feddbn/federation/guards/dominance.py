@@ -194,10 +194,10 @@ class DominanceGuard(Guard):
         """Refuse if these columns, in some part of the rows, have a combination that is about few rows."""
         designs = _without_repeats([*own, *others])
         names = tuple(dict.fromkeys(name for design in designs for name in design.variables))
-        data = here.data
+        data: SiteData = here.data
         if set(names) - set(data.variables):
             assert self._data is not None
-            data: SiteData = seen_as(names, self._data)
+            data = seen_as(names, self._data)
             if isinstance(here.data, WithoutRows):
                 data = WithoutRows(data, here.data.left_out, here.data.order, here.data.ends_segments)
         is_whole = view.is_whole or view.are_pairs
