@@ -192,15 +192,15 @@ KINDS = {
     "fdr": Kind(("OneShotDBN",), settings={"fdr": 0.1}),
     "paper": Kind(("FDBNL", "PFDBNL"), rows=(60, 60, 60), settings={"schedule": "paper"}),
 }  # fmt: skip
-# Four data sets of each kind, fewer of what takes long, more of what most people have: 97 in all.
+# Four data sets of each kind, fewer of what takes long, more of what most people have: 100 in all.
 SEEDS = {
     "thirty": 2,
     "auto-lags": 3,
     "fdr": 3,
     "paper": 3,
-    "clean": 6,
-    "eight": 6,
-    "empty": 6,
+    "clean": 7,
+    "eight": 7,
+    "empty": 7,
 }
 DATA_SETS = [(name, seed) for name in KINDS for seed in range(SEEDS.get(name, 4))]
 

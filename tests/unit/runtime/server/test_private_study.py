@@ -176,7 +176,6 @@ def test_a_task_that_would_break_the_promise_is_refused_by_the_sites():
     ("method", "parameters", "said"),
     [
         ("fdbnl", {}, ("'fdbnl'", "oneshot")),
-        ("continuous", {"step": "1h"}, ("'continuous'", "oneshot")),
         ("oneshot", {"features": "spline"}, ("features = 'spline'", "features = 'linear'")),
     ],
 )
