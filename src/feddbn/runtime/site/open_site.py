@@ -14,6 +14,7 @@ from feddbn.core.kinds import Kind
 from feddbn.data.checks import missing_cells, summary
 from feddbn.data.layout import ROW_TIMES, Layout
 from feddbn.data.read import read_sites
+from feddbn.data.site import with_columns
 from feddbn.data.times import clock_of_step
 from feddbn.errors import FeddbnError, FileError, SiteRefused
 from feddbn.federation.guards.study_plan import check_tasks, scope_of
@@ -55,13 +56,15 @@ def read_data(
         said = {**(kinds or {}), **layout.kinds}
         own = {name: kind for name, kind in said.items() if name in variables}
         layout = replace(layout, variables=variables, kinds=own)
-    return read_sites({settings.name: settings.data}, layout=layout)[settings.name]
+    # Rows that are too many for memory are written where the owner keeps everything else.
+    place = settings.state if settings.state.is_dir() else None
+    return read_sites({settings.name: settings.data}, layout=layout, place=place)[settings.name]
 
 
-def rows_of(study: Study, settings: SiteSettings, names: tuple[str, ...]) -> dict[str, Any]:
+def rows_of(study: Study, settings: SiteSettings, data: SiteData, names: tuple[str, ...]) -> dict[str, Any]:
     """How many rows of this site a study can use; one that does not fill empty cells in uses complete rows only."""
     n_lags = 1 if study.n_lags is None else study.n_lags
-    rows = summary({settings.name: read_data(settings, names)}, n_lags).iloc[0]
+    rows = summary({settings.name: with_columns(data, names)}, n_lags).iloc[0]
     fills = "fill" in scope_of(study, settings.max_lags).transformations
     return {
         "usable": int(rows["usable_rows" if fills else "complete_rows"]),
@@ -111,10 +114,8 @@ def about_variables(data: SiteData, layout: Layout) -> Iterator[Finding]:
         yield Finding("variable-read", "note", values, (name,))
 
 
-def study_checks(
-    settings: SiteSettings, policy: SitePolicy, data: SiteData | None = None
-) -> list[StudyCheck]:
-    """Return the site's own conditions on a study; `data` are its recordings, if they were read already."""
+def study_checks(settings: SiteSettings, policy: SitePolicy, data: SiteData) -> list[StudyCheck]:
+    """Return the site's own conditions on a study."""
 
     def lags(study: Study) -> None:
         if study.n_lags is not None and study.n_lags > settings.max_lags:
@@ -146,8 +147,7 @@ def study_checks(
             )
         if not study.units.keys() - settings.units.keys():
             return
-        held = (read_data(settings) if data is None else data).variables
-        unsaid = {name: study.units[name] for name in unsaid_units(study, settings.units, held)}
+        unsaid = {name: study.units[name] for name in unsaid_units(study, settings.units, data.variables)}
         if unsaid:
             line = ", ".join(f"{name} = {json.dumps(unit)}" for name, unit in unsaid.items())
             raise SiteRefused(
@@ -159,7 +159,7 @@ def study_checks(
     def step(study: Study) -> None:
         if not study.step:
             return
-        own: str | None = getattr(read_data(settings) if data is None else data, "step", None)
+        own: str | None = getattr(data, "step", None)
         if own is None:
             raise SiteRefused(
                 f"the study {study.name!r} has rows {study.step} apart, and those of this site have no times; name their "
