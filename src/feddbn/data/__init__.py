@@ -5,7 +5,7 @@ May import: core and below.
 """
 
 from feddbn.core.designs.recordings import SiteData
-from feddbn.data.checks import check_sites, check_variances, missing_cells, summary
+from feddbn.data.checks import check_sites, check_variances, summary
 from feddbn.data.layout import ROW_TIMES
 from feddbn.data.plausible import PLAUSIBLE
 from feddbn.data.read import read_site, read_sites
@@ -22,7 +22,6 @@ __all__ = [
     "batches",
     "check_sites",
     "check_variances",
-    "missing_cells",
     "read_site",
     "read_sites",
     "summary",

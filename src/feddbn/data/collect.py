@@ -6,7 +6,7 @@ profile is whole. Rows are kept in memory or in files (`rows.Room`); a table is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -121,7 +121,7 @@ class Collected:
         self._is_business = False
         self._n_whole = 0
         self._beyond: IntArray = np.zeros(0, dtype=np.int64)
-        self._odd: tuple[int, Callable[[str, int], DataError]] | None = None
+        self._odd: tuple[int, str, str] | None = None
 
     @property
     def unit(self) -> str:
@@ -253,21 +253,24 @@ class Collected:
         """(n,) rows that can neither begin nor end a segment; the first cell that must not be is noted."""
         hollow = columns.get("unlabelled", np.zeros(len(values), dtype=bool)).copy()
         if hollow.any() and self.layout.gaps == "error":
-            self._note(int(np.flatnonzero(hollow)[0]), _missing_label)
+            self._note("missing-label", int(np.flatnonzero(hollow)[0]), str(self.layout.label))
         # One finite total proves that every value is finite, without an (n, d) mask; the reverse need not hold.
         with np.errstate(invalid="ignore", over="ignore"):
             if np.isfinite(values.sum()):
                 return hollow
-        for is_odd, sentence in ((np.isinf(values), _infinite), (np.isnan(values), _missing_value)):
-            if is_odd.any() and (sentence is _infinite or self.layout.gaps == "error"):
-                row, column = (int(one) for one in np.argwhere(is_odd)[0])
-                name = self.variables[column]
-                self._note(row, lambda where, row, name=name, say=sentence: say(where, row, name))  # type: ignore[misc]
+        odd = {"infinite": np.isinf(values)}
+        if self.layout.gaps == "error":
+            odd["missing-value"] = np.isnan(values)
+        for code, cells in odd.items():
+            if cells.any():
+                row, column = (int(one) for one in np.argwhere(cells)[0])
+                self._note(code, row, self.variables[column])
         absent = np.isnan(values)
         return np.asarray(hollow | (absent.all(axis=1) if self.layout.gaps == "keep" else absent.any(axis=1)))
 
-    def _note(self, row: int, error: Callable[[str, int], DataError]) -> None:
-        self._odd = self._odd or (self.rows.n + row, error)
+    def _note(self, code: str, row: int, column: str) -> None:
+        """Remember the first cell that must not be."""
+        self._odd = self._odd or (self.rows.n + row, code, column)
 
     def _feed_readings(self, frame: pd.DataFrame, part: Part, columns: dict[str, NDArray[Any]]) -> None:
         """Take lines of which each names a variable and has its value."""
@@ -343,7 +346,7 @@ class Collected:
             rows, self.rows = self.rows, self.rows.take(order)
             rows.keep(())
             if self._odd is not None:
-                self._odd = int(np.flatnonzero(order == self._odd[0])[0]), self._odd[1]
+                self._odd = int(np.flatnonzero(order == self._odd[0])[0]), *self._odd[1:]
 
     def _name_variables(self) -> None:
         """Variables are those that were asked for, or all names in the order of the alphabet."""
@@ -499,9 +502,11 @@ class Collected:
         layout, rows, begins = self.layout, self.rows, self.begins()
         self._say_times(clock)
         if self._odd is not None:
-            row, error = self._odd
+            row, code, column = self._odd
             k = int(np.searchsorted(begins, row, side="right")) - 1
-            raise error(self._where(begins[k]), row - int(begins[k]))
+            raise DataError(
+                f"{self._where(row)} has {_ODD[code].format(column, row - begins[k])}.", code=code
+            )
         at = lacking = np.zeros(0, dtype=np.int64)
         if clock is not None:
             at, steps = self._jumps if clock is self.clock else self._find_jumps(clock, begins)
@@ -570,7 +575,7 @@ class Collected:
         is_said = layout.jitter is not None or layout.way != "refuse"
         uneven = None if is_said else self._counter.unevenness(own, layout.tolerance)
         if uneven is not None:
-            values = {"share": uneven[0], "most": uneven[1], "step": own.describe()}
+            values = {"share": uneven[0], "most": uneven[1], "step": own.text}
             self.said.append(Finding("uneven-times", "note", values, (str(layout.time),), {"jitter": 0}))
         is_coarser = 1 < clock.every <= MOST_EMPTY + 1 and clock.step is not None
         if is_coarser and layout.gaps == "keep" and (uneven is None or clock is not own):
@@ -633,24 +638,10 @@ def _recording(
     return Recording(name, stored if rows.is_in_files else tuple(stored), known, end, last)
 
 
-def _infinite(where: str, row: int, column: str) -> DataError:
-    return DataError(
-        f"{where} has an infinite value in column {column!r} at row {row} (counted from 0); remove it or mark it as missing "
-        "(NaN).",
-        code="infinite",
-    )
-
-
-def _missing_value(where: str, row: int, column: str) -> DataError:
-    return DataError(
-        f"{where} has a missing value in column {column!r} at row {row} (counted from 0); fill it, or use missing='drop' to "
-        "leave such rows out.",
-        code="missing-value",
-    )
-
-
-def _missing_label(where: str, row: int) -> DataError:
-    return DataError(
-        f"{where} has a missing label at row {row} (counted from 0); fill it, or use missing='drop' to leave such rows out.",
-        code="missing-label",
-    )
+_ODD = {
+    "infinite": "an infinite value in column {!r} at row {} (counted from 0); remove it or mark it as missing (NaN)",
+    "missing-value": "a missing value in column {!r} at row {} (counted from 0); fill it, or use missing='drop' to leave "
+    "such rows out",
+    "missing-label": "a missing label in column {!r} at row {} (counted from 0); fill it, or use missing='drop' to leave "
+    "such rows out",
+}

@@ -42,7 +42,7 @@ def doubts(sites: Mapping[str, SiteData], settled: Collection[str] = ()) -> Find
     >>> [(one.code, one.level) for one in doubts(read_sites({"a": rows}))]
     [('stuck', 'warning')]
     """
-    profiles = {name: _profile(name, site) for name, site in sites.items()}
+    profiles = {name: profile_of(name, site) for name, site in sites.items()}
     out: list[Finding] = []
     keys: set[str] = set()
     for profile in profiles.values():
@@ -65,11 +65,6 @@ def doubts(sites: Mapping[str, SiteData], settled: Collection[str] = ()) -> Find
     # Of what is empty everywhere no method learns.
     values = [replace(one, level="error") if empty[one.about] == len(sites) else one for one in values]
     return Findings([*out, *proposed, *values, *check_units(profiles, told), *_repeated(profiles)])
-
-
-def _profile(name: str, site: SiteData) -> Profile:
-    found: Profile | None = getattr(site, "profile", None)
-    return profile_of(name, site) if found is None else found
 
 
 def _loses_rows(sites: Mapping[str, Profile], keys: Collection[str]) -> bool:
@@ -144,7 +139,7 @@ def certain_doubts(
     """
     found: list[Finding] = []
     for name, site in sites.items():
-        profile = _profile(name, site)
+        profile = profile_of(name, site)
         index = profile.index
         if index is not None and index.nlevels > 1 and not {*index.names} & {*declared}:
             found += check_index(index, name)

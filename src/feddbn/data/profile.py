@@ -195,7 +195,10 @@ class Profile:
 
 
 def profile_of(name: str, site: SiteData) -> Profile:
-    """Return the profile of a site that was read elsewhere."""
+    """Return what was counted while a site was read; of one that was read elsewhere it is counted now."""
+    known: Profile | None = getattr(site, "profile", None)
+    if known is not None:
+        return known
     is_timed = getattr(site, "step", None) is not None
     found = Profile(name, tuple(site.variables), tuple(site.variables), is_timed=is_timed)
     for code, recording in enumerate(site.recordings()):

@@ -317,7 +317,7 @@ def _one_step(made: Sequence[Collected], layout: Layout) -> dict[Collected, Cloc
     for (one, a), (other, b) in combinations(known.items(), 2):
         if a.steps_of(b) != 1:
             raise DataError(
-                f"site {one.name!r} has a row every {a.describe()} but site {other.name!r} every {b.describe()}, so one "
+                f"site {one.name!r} has a row every {a.text} but site {other.name!r} every {b.text}, so one "
                 f"lag would mean different things; resample one of them, or give the expected step with {Given('freq')}.",
                 code="two-steps",
             )

@@ -235,14 +235,6 @@ Said = str | list[str] | dict[str, list[str]]
 
 def propose_kinds(sites: Mapping[str, Profile], settled: Collection[str]) -> list[Finding]:
     """Return one note with the kinds of all columns that are no numbers on a line; `settled` columns are left out."""
-    found = proposed_kinds(sites, settled)
-    if not found:
-        return []
-    return [Finding("kinds", "note", {"kinds": found}, tuple(found), {"kinds": found})]
-
-
-def proposed_kinds(sites: Mapping[str, Profile], settled: Collection[str] = ()) -> dict[str, Said]:
-    """Return column -> its kind as `kinds=` takes it, for columns that all sites have."""
     profiles = list(sites.values())
     first = profiles[0].chosen if profiles else ()
     common = [name for name in first if name not in settled and all(name in one.chosen for one in profiles)]
@@ -254,7 +246,7 @@ def proposed_kinds(sites: Mapping[str, Profile], settled: Collection[str] = ()) 
             said = _of_texts(profiles, name)
         if said is not None:
             found[name] = said
-    return found
+    return [Finding("kinds", "note", {"kinds": found}, tuple(found), {"kinds": found})] if found else []
 
 
 def _values(profiles: list[Profile], name: str) -> FloatArray:

@@ -49,8 +49,9 @@ IntArray = NDArray[np.int64]
 # Numbers with a fraction are counted in billionths.
 DECIMAL = 10**9
 _LARGEST = 9e9
-_NUMERIC_DATE = re.compile(
-    r"\s*(\d{1,2})([./-])(\d{1,2})\2(\d{4}|\d{2})(?:(T|\s+)(\d{1,2}:\d{2}(:\d{2})?))?\s*$"
+_NUMERIC_DATE = (
+    r"^\s*(?P<first>\d{1,2})(?P<mark>[./-])(?P<second>\d{1,2})(?P=mark)(?P<year>\d{4}|\d{2})"
+    r"(?:(?:T|\s+)(?P<time>\d{1,2}:\d{2})(?P<seconds>:\d{2})?)?\s*$"
 )
 
 
@@ -154,15 +155,14 @@ def _from_text(column: pd.Series) -> pd.DatetimeIndex:
 def _from_numeric_dates(column: pd.Series, where: str, day_first: bool | None) -> pd.DatetimeIndex:
     """Dates such as 31.01.2024 12:00, all written in one way."""
     name = column.name
-    found = [_NUMERIC_DATE.match(text) if isinstance(text, str) else None for text in column]
-    parts = [match for match in found if match is not None]
-    if len(parts) < len(found) or not parts:
+    parts = column.astype(str).str.extract(_NUMERIC_DATE)
+    if not len(parts) or parts["year"].isna().any():
         raise DataError(
             f"{where} has times in column {name!r} that are neither numbers nor dates; write dates as "
             "2024-01-31 or 2024-01-31T12:00, or convert the column with pandas.to_datetime.",
             code="no-times",
         )
-    first, second = (np.array([int(match[k]) for match in parts]) for k in (1, 3))
+    first, second = parts["first"].astype(int), parts["second"].astype(int)
     is_day_first, is_month_first = bool((first > 12).any()), bool((second > 12).any())
     if is_day_first and is_month_first:
         raise DataError(
@@ -186,24 +186,21 @@ def _from_numeric_dates(column: pd.Series, where: str, day_first: bool | None) -
             f"{Given('day_first', day_first)} cannot be right.",
             code="wrong-first",
         )
-    wanted = [(m[3], m[1]) if day_first else (m[1], m[3]) for m in parts]
-    text = [
-        f"{_year(m[4])}-{int(month):02d}-{int(day):02d}T{(m[6] or '0:00').zfill(8 if m[7] else 5)}"
-        for m, (month, day) in zip(parts, wanted, strict=True)
-    ]
+    year = parts["year"].astype(int)
+    # Two digits are the years 1970 to 2069.
+    year += np.where(parts["year"].str.len() == 4, 0, np.where(year < 70, 2000, 1900))
+    day, month = (first, second) if day_first else (second, first)
     try:
-        return pd.DatetimeIndex(pd.to_datetime(text, format="ISO8601")).as_unit("ns")
+        dates = pd.to_datetime(pd.DataFrame({"year": year, "month": month, "day": day}))
+        return pd.DatetimeIndex(
+            dates + pd.to_timedelta(parts["time"].fillna("0:00") + parts["seconds"].fillna(":00"))
+        )
     except (ValueError, OverflowError):
         raise DataError(
             f"{where} has dates in column {name!r} that are not in the calendar; correct them or write them as "
             "2024-01-31.",
             code="no-such-day",
         ) from None
-
-
-def _year(text: str) -> str:
-    """Two digits are the years 1970 to 2069."""
-    return text if len(text) == 4 else f"{'20' if int(text) < 70 else '19'}{text}"
 
 
 Freq = str | int | float | pd.Timedelta | pd.DateOffset | np.timedelta64 | None
@@ -286,17 +283,6 @@ class Clock:
         if self.unit in _NUMBERS:
             return f"{self.step / (DECIMAL if self.unit == 'decimal' else 1):.12g}"
         return f"{self.step}{'MS' if self.unit == 'month' else 'B'}"
-
-    def describe(self) -> str:
-        """Return the step in words."""
-        if self.step is None:
-            return "an unknown step"
-        if self.unit in ("instant", "wall"):
-            return str(pd.Timedelta(self.step, unit="ns"))
-        if self.unit == "decimal":
-            return f"{self.step / DECIMAL:.6g} units"
-        noun = {"integer": "unit", "month": "month", "business": "working day"}[self.unit]
-        return f"{self.step} {noun}{'' if self.step == 1 else 's'}"
 
 
 _AS_DATES = "convert the column with pandas.to_datetime"

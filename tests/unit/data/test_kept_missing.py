@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from feddbn.core.designs.recordings import Block, CompleteSite, complete_blocks, stretches
-from feddbn.data import missing_cells, read_sites, summary
+from feddbn.data import read_sites, summary
 from feddbn.data.doubts import certain_doubts
 from feddbn.data.segments import MOST_EMPTY
 from feddbn.runtime.site.open_site import about_data
@@ -133,9 +133,6 @@ def test_a_site_counts_what_is_missing() -> None:
         "complete_rows": 4,
         "missing_percent": pytest.approx(100 * 3 / 18),
     }
-    n_rows, missing = missing_cells(sites["A"])
-    assert n_rows == 9
-    assert missing.tolist() == [1, 2]
     told = about_data(sites["A"]).values
     assert (told["rows"], told["left_out"], told["complete"]) == (9, 1, 7)
     assert told["missing_percent"] == pytest.approx(100 * 3 / 18)

@@ -149,7 +149,7 @@ def test_sites_of_one_calendar_go_together_whatever_their_days_and_years() -> No
     frames["two rows"] = table(2).set_index(pd.DatetimeIndex(["2020-07-01", "2020-08-01"]))
     assert [site.step for site in read_sites(frames).values()] == ["1MS"] * 3  # type: ignore[attr-defined]
     frames["daily"] = table(24).set_index(pd.date_range("2000-01-01", periods=24, freq="D"))
-    with refused(DataError, "1 month", "'daily'", code="two-steps"):
+    with refused(DataError, "1MS", "'daily'", code="two-steps"):
         read_sites(frames)
 
 

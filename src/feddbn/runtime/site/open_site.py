@@ -11,8 +11,9 @@ from typing import Any
 
 from feddbn.core.designs.recordings import SiteData
 from feddbn.core.kinds import Kind
-from feddbn.data.checks import missing_cells, summary
+from feddbn.data.checks import summary
 from feddbn.data.layout import ROW_TIMES, Layout
+from feddbn.data.profile import profile_of
 from feddbn.data.read import read_sites
 from feddbn.data.site import with_columns
 from feddbn.data.times import clock_of_step
@@ -97,9 +98,9 @@ def about_variables(data: SiteData, layout: Layout) -> Iterator[Finding]:
     said: dict[str, dict[str, int]] = {}
     for one in getattr(data, "findings", ()):
         said |= {key: one.values[key] for key in ("readings", "cells") if key in one.values}
-    n_rows, empty = missing_cells(data)
-    for name, n_empty in zip(data.variables, empty, strict=True):
-        filled = n_rows - int(n_empty)
+    n_rows, profile = int(summary({"": data})["rows"].iloc[0]), profile_of("", data)
+    for name in data.variables:
+        filled = int(profile.n_numbers[profile.place[name]])
         values = {
             "sources": [
                 {"name": one.name, **({} if one.change is None else asdict(one.change))}
