@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from feddbn.core.designs.recordings import Block
 from feddbn.data import Recording
 from feddbn.data import Site as DataSite
-from feddbn.data.site import seen_as
+from feddbn.data.site import with_columns
 from feddbn.federation.guards.row_set_guard import RowTable
 from feddbn.federation.protocol.site import Site
 from feddbn.runtime.simulated.in_process import InProcessFederation
@@ -45,7 +45,7 @@ class RowsInMemory:
         return {one.name: number for number, one in enumerate(self.data.recordings())}
 
     def table(self, variables=None):
-        data = seen_as(tuple(variables or self.data.variables), self.data)
+        data = with_columns(self.data, tuple(variables or self.data.variables))
         return RowTable.of(data, self.order(), self.version, b"key")
 
     def used(self):

@@ -20,7 +20,7 @@ from feddbn.data.layout import Layout, quoted
 from feddbn.data.readings import MOST_APART, StepTable
 from feddbn.data.rows import MOST_BYTES, Room
 from feddbn.data.segments import MOST_EMPTY
-from feddbn.data.site import Site, seen_as
+from feddbn.data.site import Site, with_columns
 from feddbn.data.tables import ENDINGS, Table, data_files, data_folders, is_labelled, stem, table_of
 from feddbn.data.times import DECIMAL, Clock, usual_steps
 from feddbn.errors import DataError, FileError, Given, ParameterError
@@ -338,5 +338,5 @@ def aligned(
             layout.choose_variables(own, f"site {name!r}")
         else:
             layout.require_same(own, reference, f"site {name!r}", f"site {first!r}")
-        found[name] = site if own == reference else seen_as(reference, site)
+        found[name] = with_columns(site, reference)
     return found

@@ -19,7 +19,7 @@ from feddbn.findings import Finding
 if TYPE_CHECKING:
     from feddbn.data.profile import Profile
 
-__all__ = ["Recording", "Site", "check_magnitudes", "seen_as", "with_columns"]
+__all__ = ["Recording", "Site", "check_magnitudes", "with_columns"]
 
 
 @dataclass(frozen=True)
@@ -142,29 +142,15 @@ class _Seen:
             yield Recording(one.name, _Picked(one, self.order), known_segments(one))
 
 
-def seen_as(variables: tuple[str, ...], site: SiteData) -> Site:
+def with_columns(site: SiteData, variables: tuple[str, ...]) -> SiteData:
     """Return a site with some of its columns in this order; rows are picked whenever they are needed."""
-    own = list(site.variables)
+    own = tuple(site.variables)
+    if own == variables:
+        return site
     items = _Seen(site, tuple(own.index(name) for name in variables))
     dropped, findings = int(getattr(site, "n_dropped_rows", 0)), tuple(getattr(site, "findings", ()))
-    clock = getattr(site, "clock", None)
-    if clock is None and (step := getattr(site, "step", None)) is not None:
-        clock = parse_freq(step)
+    clock = getattr(site, "clock", None) or parse_freq(getattr(site, "step", None))
     return Site(variables, items, dropped, findings, clock, getattr(site, "profile", None))
-
-
-def with_columns(site: SiteData, variables: tuple[str, ...]) -> SiteData:
-    """Return a site with some of its columns; blocks in memory are copied, as if only they had been read."""
-    if tuple(site.variables) == variables:
-        return site
-    found = seen_as(variables, site)
-    if not isinstance(site, Site) or any(_is_in_files(one) for one in site.items):
-        return found
-    return replace(found, items=[replace(one, segments=tuple(one.blocks())) for one in found.items])
-
-
-def _is_in_files(recording: Recording) -> bool:
-    return isinstance(recording.segments, StoredSegments) and recording.segments.rows.is_in_files
 
 
 LARGEST = 1e100

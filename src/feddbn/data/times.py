@@ -235,9 +235,9 @@ class Clock:
         """The same clock for times of a unit; a step of whole numbers also counts numbers with a fraction."""
         if (self.unit in _NUMBERS) != (unit in _NUMBERS):
             found, wanted = ("dates", "numbers") if self.unit in _NUMBERS else ("numbers", "dates")
-            cure = "give freq as text such as '1h', 'D' or 'MS'" if found == "dates" else _AS_DATES
             raise DataError(
-                f"{where} has {found} in time column {name!r}, but {Given('freq')} speaks of {wanted}; {cure}."
+                f"{where} has {found} in time column {name!r}, but {Given('freq')} speaks of {wanted}; give a step of "
+                f"{found}, or convert the column."
             )
         if self.unit == "integer" and unit == "decimal":
             return replace(self, unit=unit, step=(self.step or 1) * DECIMAL)
@@ -283,9 +283,6 @@ class Clock:
         if self.unit in _NUMBERS:
             return f"{self.step / (DECIMAL if self.unit == 'decimal' else 1):.12g}"
         return f"{self.step}{'MS' if self.unit == 'month' else 'B'}"
-
-
-_AS_DATES = "convert the column with pandas.to_datetime"
 
 
 def local_dates(ticks: IntArray, zone: Any) -> pd.DatetimeIndex:

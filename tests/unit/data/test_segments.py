@@ -6,7 +6,7 @@ import numpy as np
 
 from feddbn.core.designs.recordings import Block, held_out_part, training_part
 from feddbn.data import Recording, Site
-from feddbn.data.site import seen_as
+from feddbn.data.site import with_columns
 from feddbn.federation.sums.statistics import make_fold
 
 
@@ -19,7 +19,7 @@ def test_parts_and_reordered_columns_keep_the_time() -> None:
     recording = Recording("r", segments)
     site = Site(("a", "b"), [recording])
     fold = make_fold(0, 1, 0.75)
-    turned = next(iter(seen_as(("b", "a"), site).recordings()))
+    turned = next(iter(with_columns(site, ("b", "a")).recordings()))
     for view in (training_part(recording, fold), held_out_part(recording, fold, 1), turned):
         for block in view.blocks():
             assert abs(block.values[0]).tolist() == [block.time] * 2

@@ -43,7 +43,7 @@ from feddbn.core.designs.recordings import (
     training_site,
 )
 from feddbn.core.statistics.effective import own_parts
-from feddbn.data.site import seen_as
+from feddbn.data.site import with_columns
 from feddbn.federation.protocol.rows import RowsQuestion
 from feddbn.federation.protocol.site import Guard, Here
 from feddbn.federation.protocol.task import Question, Task, View
@@ -197,7 +197,7 @@ class DominanceGuard(Guard):
         data: SiteData = here.data
         if set(names) - set(data.variables):
             assert self._data is not None
-            data = seen_as(names, self._data)
+            data = with_columns(self._data, names)
             if isinstance(here.data, WithoutRows):
                 data = WithoutRows(data, here.data.left_out, here.data.order, here.data.ends_segments)
         is_whole = view.is_whole or view.are_pairs

@@ -8,7 +8,7 @@ import pytest
 
 from feddbn.core.designs.recordings import Block, site_rows
 from feddbn.data import Recording, Site
-from feddbn.data.site import seen_as
+from feddbn.data.site import with_columns
 from feddbn.errors import SiteRefused
 from feddbn.federation.guards import row_set_guard
 from feddbn.federation.guards.row_set_guard import RowSetGuard
@@ -35,7 +35,7 @@ def asked(book, site, names, n_lags=1, told=None, **more):
     """The rows that a question is about, of those that are offered to it."""
     guard = RowSetGuard(book, LEAST, lambda note: None if told is None else told.append(note))
     question = GramQuestion(n_lags=n_lags, variables=names, **more)
-    here, _ = guard.reads(Here("s", seen_as(names, site), {}), Task(question))
+    here, _ = guard.reads(Here("s", with_columns(site, names), {}), Task(question))
     rows = site_rows(here.data, book.order())
     return rows.lagged(rows.complete, n_lags)
 
@@ -53,7 +53,7 @@ def test_no_combination_of_four_choices_of_variables_is_about_few_rows(site, ord
     choices = [("x", "y"), ("x", "y", "z"), ("x", "y", "w"), NAMES]
     book, raw = RowsInMemory(site), []
     for place in order:
-        rows = site_rows(seen_as(choices[place], site), RowsInMemory(site).order())
+        rows = site_rows(with_columns(site, choices[place]), RowsInMemory(site).order())
         raw.append(rows.lagged(rows.complete, n_lags))
     found = [asked(book, site, choices[place], n_lags) for place in order]
     # Without the guard it is; the guard leaves few rows out.
@@ -67,7 +67,7 @@ def test_no_combination_of_four_choices_of_variables_is_about_few_rows(site, ord
 def test_a_site_alone_is_asked_about_all_its_rows_and_again_about_the_same(site):
     book, told = RowsInMemory(site), []
     names = ("x", "y", "z")
-    rows = site_rows(seen_as(names, site), book.order())
+    rows = site_rows(with_columns(site, names), book.order())
     first = asked(book, site, names, told=told)
     np.testing.assert_array_equal(first, rows.lagged(rows.complete, 1))
     assert told == []
@@ -86,7 +86,7 @@ def test_rows_with_empty_cells_count_as_rows_with_any_cell(site):
     model = np.vstack([np.zeros(4), np.eye(4)])
     guard = RowSetGuard(book, LEAST)
     question = GramQuestion(n_lags=1, variables=("x", "w"), row_model=model)
-    guard.reads(Here("s", seen_as(("x", "w"), site), {}), Task(question))
+    guard.reads(Here("s", with_columns(site, ("x", "w")), {}), Task(question))
     present = book.kept[-1].present
     assert fewest([book.kept[0].rows, present]) >= LEAST
     # The two rows that only the first question lacks are not filled in.
@@ -96,7 +96,7 @@ def test_rows_with_empty_cells_count_as_rows_with_any_cell(site):
 def cells_of(book, site, names=NAMES, n_lags=1, **more):
     """What is in the cells that count, as lagged rows (n, q): 0 nothing, 1 what was recorded, else what takes its place."""
     question = GramQuestion(n_lags=n_lags, variables=names, **more)
-    RowSetGuard(book, LEAST).reads(Here("s", seen_as(names, site), {}), Task(question))
+    RowSetGuard(book, LEAST).reads(Here("s", with_columns(site, names), {}), Task(question))
     used, n = book.kept[-1], len(book.table().numbers)
     found = np.zeros((n, (n_lags + 1) * len(names)), dtype=np.uint64)
     found[used.rows] = used.lagged_cells(n_lags, names)
@@ -210,7 +210,7 @@ def test_rows_that_changed_places_are_seen_by_what_is_before_them(site):
 def test_variables_that_are_offered_no_more_are_asked_for(site):
     book = RowsInMemory(site)
     asked(book, site, ("x", "y"))
-    fewer, more = seen_as(("x", "y"), site), grown(site, np.zeros((2, 0, 4)))
+    fewer, more = with_columns(site, ("x", "y")), grown(site, np.zeros((2, 0, 4)))
     book.show(more, "the same under another name")
     assert len(asked(book, more, ("x", "y"))) == 2 * (N - 1)
     book.show(fewer, "fewer")
@@ -235,7 +235,7 @@ def test_folds_leave_and_hold_out_enough_of_what_differs(site):
     book = RowsInMemory(gaps)
     sets = [asked(book, gaps, ("x", "w"))]
     RowSetGuard(book, LEAST).reads(
-        Here("s", seen_as(("x",), gaps), {}),
+        Here("s", with_columns(gaps, ("x",)), {}),
         Task(GramQuestion(n_lags=1, variables=("x",), fold=(0, 1, 500))),
     )
     assert fewest([sets[0], book.kept[-1].rows]) >= LEAST
@@ -273,11 +273,11 @@ def test_a_code_that_one_cell_has_leaves_more_rows_out_than_its_own(site):
     cell = float(next(iter(value)).values[50, 0])
     question = GramQuestion(n_lags=1, variables=("x", "y"), cell_maps=(f"empty_values={cell!r}",))
     guard = RowSetGuard(book, LEAST, lambda note: None)
-    here, _ = guard.reads(Here("s", seen_as(("x", "y"), site), {}), Task(question))
+    here, _ = guard.reads(Here("s", with_columns(site, ("x", "y")), {}), Task(question))
     rows = site_rows(question.treated(here.data), book.order())
     found = rows.lagged(rows.complete, 1)
     # By itself the code takes two rows out: that of the cell and the one that has it as a lag.
-    alone = site_rows(question.treated(seen_as(("x", "y"), site)), RowsInMemory(site).order())
+    alone = site_rows(question.treated(with_columns(site, ("x", "y"))), RowsInMemory(site).order())
     assert len(whole) - len(alone.lagged(alone.complete, 1)) == 2
     assert fewest([whole, found]) >= LEAST
 
