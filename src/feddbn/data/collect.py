@@ -374,20 +374,16 @@ class Collected:
 
     def _order(self) -> NDArray[np.intp] | None:
         """The order in which recordings stand together, and times are sorted where that is wanted; None if they are."""
-        n_starts = 0
-        for start, stop in self.rows.chunks():
-            code = self.rows.read("code", max(start - 1, 0), stop)
-            n_starts += int((np.diff(code) != 0).sum()) + (start == 0)
-        is_sorted = self.layout.sort and "tick" in self.rows and not self.layout.gathers
+        rows, begins = self.rows, self.begins()
         if self.layout.sort and self.layout.time is None:
             raise ParameterError(
                 f"{Given('sort', True)} needs times to sort by; name their column with {Given('time')}."
             )
-        if is_sorted:
-            order = np.lexsort((self.rows.read("tick"), self.rows.read("code")))
+        if self.layout.sort and not self.layout.gathers:
+            order = np.lexsort((rows.read("tick"), rows.read("code")))
             return None if (np.diff(order) > 0).all() else order
-        is_parted = n_starts > len(np.unique(self.rows.read("code"))) if n_starts > 1 else False
-        return np.argsort(self.rows.read("code"), kind="stable") if is_parted else None
+        is_parted = len(np.unique(rows.pick("code", begins))) < len(begins)
+        return np.argsort(rows.read("code"), kind="stable") if is_parted else None
 
     def begins(self) -> IntArray:
         """The first row of each recording."""
