@@ -102,6 +102,8 @@ def check(data: Any, n_lags: int | str = 1, *, layout: Layout | None = None, **c
         kept = {name: site for name, site in sites.items() if name not in errors}
         if kept and errors:
             shown.append(Finding("others-looked-at", "note", {"kept": list(kept)}))
+        if read.refused is not None:
+            raise read.refused
         kept = aligned(kept, read.layout) if kept else kept
         found = _joined(shown, look.fit(kept), kept) if kept else shown
     except DataError as error:

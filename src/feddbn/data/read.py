@@ -31,11 +31,15 @@ __all__ = ["Read", "read_all", "read_site", "read_sites"]
 
 @dataclass(frozen=True)
 class Read:
-    """Sites as they were read, also those that are refused, and what steps would keep of readings at irregular times."""
+    """Sites as they were read, also those that are refused.
+
+    `steps` is what usual steps would keep of readings at irregular times, `refused` why the sites do not go together.
+    """
 
     sites: Mapping[str, SiteData]
     layout: Layout
     steps: StepTable | None = None
+    refused: DataError | None = None
 
 
 def read_site(
@@ -110,6 +114,8 @@ def read_sites(
     for site in found.sites.values():
         if isinstance(site, Site) and site.refused is not None:
             raise site.refused
+    if found.refused is not None:
+        raise found.refused
     return aligned(found.sites, found.layout, same_variables)
 
 
@@ -122,20 +128,24 @@ def read_all(data: Any, layout: Layout, place: Path | None = None, is_looked_at:
     made = [one for one in found.values() if isinstance(one, Collected)]
     needs = [one for one in made if one.layout.needs_step]
     is_counted = bool(needs) or (is_looked_at and any(one.layout.gathers for one in made))
-    steps = _step_table(made) if is_counted else None
-    _settle(needs, steps)
+    steps, refused = _step_table(made) if is_counted else None, None
+    if needs and steps is not None and not _settle(needs, steps):
+        refused = DataError(
+            f"no usual step keeps {MOST_APART:.0%} of the readings apart; give one with {Given('freq')}.",
+            code="no-step",
+        )
     for one in made:
         try:
             one.find_clock()
         except DataError as error:
             one.errors.append(error)
-    finest = _one_step(made, reader.layout)
+    finest, apart = _one_step(made, reader.layout)
     sites = {
         name: one.site(finest.get(one)) if isinstance(one, Collected) else one for name, one in found.items()
     }
     if is_looked_at and any(error.code == "closer" for one in made for error in one.errors):
         steps = _step_table(made)
-    return Read(sites, reader.layout, steps)
+    return Read(sites, reader.layout, steps, refused or apart)
 
 
 class _Reader:
@@ -285,24 +295,25 @@ def _step_table(made: Sequence[Collected]) -> StepTable | None:
     return StepTable.of(first.variables, usual_steps(unit), rows)
 
 
-def _settle(needs: Sequence[Collected], table: StepTable | None) -> None:
-    """Give the sites that need one a step, which is the same for all."""
-    if not needs or table is None:
-        return
+def _settle(needs: Sequence[Collected], table: StepTable) -> bool:
+    """Give the sites that need one a step, which is the same for all; False if there is none."""
     if table.best is None:
-        raise DataError(
-            f"no usual step keeps {MOST_APART:.0%} of the readings apart; give one with {Given('freq')}.",
-            code="no-step",
-        )
+        return False
     step = table.texts[table.best]
     values = {"step": step, "part": float(table.kept[table.best])}
     for one in needs:
         one.layout = replace(one.layout, freq=step, irregular="average")
         one.said.append(Finding("auto-step", "note", values, cure={"freq": step}))
+    return True
 
 
-def _one_step(made: Sequence[Collected], layout: Layout) -> dict[Collected, Clock | None]:
-    """The clock of each site; sites whose step is a whole multiple of the finest one are on that, with rows in between."""
+def _one_step(
+    made: Sequence[Collected], layout: Layout
+) -> tuple[dict[Collected, Clock | None], DataError | None]:
+    """The clock of each site, and why they do not go together.
+
+    Sites whose step is a whole multiple of the finest one are on that, with rows in between.
+    """
     clocks = {one: one.clock for one in made if not one.errors}
     known = {one: clock for one, clock in clocks.items() if clock is not None and clock.step is not None}
     different = tuple(dict.fromkeys(known.values()))
@@ -313,15 +324,15 @@ def _one_step(made: Sequence[Collected], layout: Layout) -> dict[Collected, Cloc
             finer = {
                 one: replace(finest, every=steps[clock]) for one, clock in known.items() if steps[clock] > 1
             }
-            return clocks | finer
+            return clocks | finer, None
     for (one, a), (other, b) in combinations(known.items(), 2):
         if a.steps_of(b) != 1:
-            raise DataError(
+            return clocks, DataError(
                 f"site {one.name!r} has a row every {a.text} but site {other.name!r} every {b.text}, so one "
                 f"lag would mean different things; resample one of them, or give the expected step with {Given('freq')}.",
                 code="two-steps",
             )
-    return clocks
+    return clocks, None
 
 
 def aligned(
