@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -90,6 +90,8 @@ class Site:
         What its tables show, counted while they were read.
     refused
         Why its rows cannot be used; it has no recordings then.
+    views
+        How it was seen, which can be computed again.
 
     Examples
     --------
@@ -107,6 +109,7 @@ class Site:
     clock: Clock | None = None
     profile: Profile | None = None
     refused: DataError | None = None
+    views: dict[Any, SiteData] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def step(self) -> str | None:

@@ -16,7 +16,6 @@ from feddbn.core.orders.learn import (
     OrderLearner,
     agreed,
     compelled_edges,
-    draws,
     explained_shares,
     refit,
 )
@@ -465,8 +464,8 @@ class ChangingDBN(DBNEstimator[ChangingSettings]):
         if constant is not None:
             learned = constant.learned
             learn = OrderLearner(learned.noise.kind, criterion)
-            drawn = draws(learned, constant.moments.n / UNKNOWN_DISPERSION, np.random.default_rng(0))
-            learned = agreed(learn.replicated(learned, drawn, constraints), constraints)
+            n, rng = constant.moments.n / UNKNOWN_DISPERSION, np.random.default_rng(0)
+            learned = agreed(learn.replicated(learned, n, constraints, rng), constraints)
             outcome = replace(outcome, constant=replace(constant, learned=learned))
             numbers = refit(constant.moments, learned.support)
             networks = [learned_network(learned, numbers, names, outputs_of(d, self._inputs))]

@@ -76,7 +76,8 @@ from feddbn.words import say
 
 __all__ = ["OneShotDBN", "OneShotSettings"]
 
-_OF_RESAMPLES = 1
+_OF_RESAMPLES = 0, 1
+"""Seed of resamples: the same in every fit, so that what is drawn depends on the rows alone."""
 
 _DEFAULT_PENALTY = {"bic": (2.0, 0.0), "ebic": (1.0, 0.5)}
 
@@ -142,7 +143,7 @@ class OneShotSettings(PreparedSettings):
         'Edges ``(from, to, lag)`` that must not exist, by name or position; ``"*"`` means every variable.',
     )
     required_edges: Sequence[Edge] | None = setting(None, edges(), "Edges that must exist, in the same form.")
-    random_state: int | None = setting(0, whole(0) | nothing(), "Random seed of restarts and averaging.")
+    random_state: int | None = setting(0, whole(0) | nothing(), "Random seed of restarts.")
     check_residuals: bool | str = setting(
         "auto",
         flag() | word("auto"),
@@ -418,11 +419,6 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
         outcome = replace(outcome, dispersion=dispersion, without_parts=why_not, n_sums=n_sums)
         return outcome, report, None if curved is None else replace(curved, outcome=outcome)
 
-    @property
-    def _rng(self) -> np.random.Generator:
-        """Draws of resamples: they are the same whatever was drawn before."""
-        return np.random.default_rng([self._settings.random_state or 0, _OF_RESAMPLES])
-
     def _once(self, federation: Federation) -> ServerProgram[Fit]:
         """Straight lines, curves, or what the residuals are for."""
         settings, names, constraints = self._settings, self._variables, self._constraints()
@@ -481,7 +477,8 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
         limits = limits_over(self._constraints(), outcome.n_lags, d, self._inputs)
         limits = limits.without_causes_of(outcome.knobs)
         if learned.shares is None:
-            outcome = replicated((outcome, report, curved), self._settings.options.learn, limits, self._rng)
+            learn, rng = self._settings.options.learn, np.random.default_rng(_OF_RESAMPLES)
+            outcome = replicated((outcome, report, curved), learn, limits, rng)
             learned = outcome.learned
         learned = with_shapes(learned, outcome.dispersion)
         assert learned.shares is not None

@@ -201,9 +201,16 @@ def _quantiles(rows: FloatArray, *shares: float) -> tuple[FloatArray, FloatArray
         ordered = np.partition(rows, np.unique([low, high]), axis=0)
         found = ordered[low] + (places - low)[:, None] * (ordered[high] - ordered[low])
         return np.full(d, n), found
-    columns = [column[~np.isnan(column), None] for column in rows.T]
-    each = [_quantiles(one, *shares)[1][:, 0] if len(one) else np.zeros(len(shares)) for one in columns]
-    return np.array([len(one) for one in columns]), np.array(each).T.reshape(len(shares), d)
+    # Empty cells come last.
+    ordered = np.sort(rows, axis=0)
+    n_cells = n - np.isnan(rows).sum(axis=0)
+    last = np.maximum(n_cells - 1, 0)
+    places = np.array(shares)[:, None] * last
+    low = places.astype(int)
+    found = np.take_along_axis(ordered, low, axis=0) if n else np.zeros((len(shares), d))
+    if n:
+        found += (places - low) * (np.take_along_axis(ordered, np.minimum(low + 1, last), axis=0) - found)
+    return n_cells, np.where(n_cells > 0, found, 0.0)
 
 
 def _line(kept: _Evenly) -> FloatArray:

@@ -181,12 +181,16 @@ def whole_rows(design: Design, recording: Recording) -> tuple[FloatArray, FloatA
     return np.concatenate([chunk.values for chunk in chunks]), np.concatenate(times)
 
 
-def labelled_rows(design: Design, recording: Recording) -> tuple[FloatArray, FloatArray, IntArray]:
-    """All design rows of a recording, with their times and labels that are whole numbers."""
+def labelled_rows(
+    design: Design, recording: Recording, are_labelled: bool
+) -> tuple[FloatArray, FloatArray, IntArray]:
+    """All design rows of a recording, with their times, and labels that are whole numbers or else zeros."""
     rows, times = whole_rows(design, recording)
-    labels = [chunk.labels for chunk in design_rows(design, recording.blocks())]
-    found = [one for one in labels if one is not None]
-    return rows, times, np.concatenate([np.zeros(0, dtype=np.int64), *found]).astype(np.int64)
+    labels = np.zeros(len(rows), dtype=np.int64)
+    if are_labelled:
+        found = [chunk.labels for chunk in design_rows(design, recording.blocks())]
+        labels = np.concatenate([labels[:0], *(one for one in found if one is not None)]).astype(np.int64)
+    return rows, times, labels
 
 
 def nuisance_basis(nuisance: Nuisance, times: FloatArray) -> FloatArray | None:

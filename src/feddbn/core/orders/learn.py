@@ -25,7 +25,7 @@ many of these. Shares depend neither on units nor on the number of rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import product
 from typing import Literal
@@ -351,9 +351,6 @@ def explained_shares(scatter: FloatArray, C: FloatArray) -> FloatArray:
 
 N_NETWORKS, FEWER_NETWORKS = 24, 4
 """Resamples, and with more variables than `MANY_NODES`."""
-_FEW_NODES = 40
-"""Up to so many variables every resample is searched from the beginning: a search that starts at the network of all rows
-finds it again more often than other rows would."""
 
 
 @dataclass(frozen=True)
@@ -447,27 +444,45 @@ class OrderLearner:
         searches, noise = choose_noise(
             gram, limits, self.criterion, self.noise_variance, self.n_restarts, rng, fits
         )
-        search, best = searches[noise.kind]
-        network, asked = settle_directions(search, best)
-        best = network if fits.is_priced else search.select_edges(network, self.criterion)
-        firm = tuple(firmness_of(best.support, asked))
         units = None if fits.is_priced else self._check_units(searches, noise, rng)
+        return self._learned(*searches[noise.kind], noise, units)
+
+    def _learned(
+        self, search: OrderSearch, best: OrderResult, noise: NoiseChoice, units: UnitsCheck | None
+    ) -> Learned:
+        network, asked = settle_directions(search, best)
+        best = network if search.regressions.is_priced else search.select_edges(network, self.criterion)
+        firm = tuple(firmness_of(best.support, asked))
         return Learned(best.support, best.order, noise, firm, units, best.score, network, search)
 
-    def replicated(
-        self, found: Learned, draws: Iterable[Moments], limits: EdgeConstraints, curves_direct: bool = False
-    ) -> Learned:
-        """The same network with the shares of those that resamples of its rows lead to.
+    def narrowed(self, found: Learned, limits: EdgeConstraints) -> Learned:
+        """The network of the same moments under narrower limits, searched from the one found."""
+        old, criterion = found.search, self.criterion.for_orders
+        search = OrderSearch(old.moments, limits, criterion, found.noise.kind, old.regressions)
+        best = search.run_from(search.adopt(found.support & limits.allowed))
+        return self._learned(search, best, found.noise, found.units)
 
-        A resample is searched with the noise that was chosen from all rows, and counts the rows that it says. A curve directs
-        an edge where asked to.
+    def replicated(
+        self,
+        found: Learned,
+        n: float,
+        limits: EdgeConstraints,
+        rng: np.random.Generator,
+        curves_direct: bool = False,
+    ) -> Learned:
+        """The same network with the shares of those that n normal rows lead to, distributed as those it was learned from.
+
+        A resample is searched with the noise that was chosen from all rows. A curve directs an edge where asked to.
         """
+        rows, d, kind = found.search.moments, limits.d, found.noise.kind
+        whole = Moments(n, rows.mean, rows.scatter * (n / rows.n))
+        resamples = (redrawn(whole, rng) for _ in range(N_NETWORKS if d <= MANY_NODES else FEWER_NETWORKS))
+
         networks = []
-        for moments in draws:
-            fits = fits_of(moments, limits.d, self.groups)
-            search = OrderSearch(moments, limits, self.criterion.for_orders, found.noise.kind, fits)
-            is_small = limits.d <= _FEW_NODES and self.groups is None
-            best = search.run(0, np.random.default_rng(0)) if is_small else search.run_from(found.network)
+        for moments in resamples:
+            fits = fits_of(moments, d, self.groups)
+            search = OrderSearch(moments, limits, self.criterion.for_orders, kind, fits)
+            best = search.run_from(found.network)
             if not fits.is_priced:
                 best = search.select_edges(best, self.criterion)
             networks.append((best.support, _settled(search, best, curves_direct)))
@@ -512,19 +527,6 @@ def _settled(search: OrderSearch, found: OrderResult, curves_direct: bool) -> Bo
     return settled
 
 
-def draws(found: Learned, n: float, rng: np.random.Generator) -> Iterator[Moments]:
-    """Yield moments that n normal rows may have, distributed as those that a network was learned from."""
-    rows = found.search.moments
-    as_many = Moments(n, rows.mean, rows.scatter * (n / rows.n))
-    for _ in range(n_networks(found.search.d)):
-        yield redrawn(as_many, rng)
-
-
-def n_networks(d: int) -> int:
-    """How many resamples shares of so many variables are taken over."""
-    return N_NETWORKS if d <= MANY_NODES else FEWER_NETWORKS
-
-
 def with_shapes(learned: Learned, dispersion: float = 1.0) -> Learned:
     """The same with directions that the shape of the noise, or kinds of variables, decided; links are as probable as before.
 
@@ -536,6 +538,16 @@ def with_shapes(learned: Learned, dispersion: float = 1.0) -> Learned:
         if e.by_shape and e.score_difference / dispersion >= STRONG_EVIDENCE:
             shares = shares.directed(e.source, e.target, float(expit(e.score_difference / dispersion / 2)))
     return replace(learned, shares=shares)
+
+
+def with_directions(learned: Learned, before: Learned, factor: float) -> Learned:
+    """The same with directions that the shape of the noise gave an earlier network, their evidence divided by a factor."""
+    told = [
+        replace(e, score_difference=e.score_difference / factor) for e in before.orientation if e.by_shape
+    ]
+    pairs = {frozenset((e.source, e.target)) for e in told}
+    others = [e for e in learned.orientation if frozenset((e.source, e.target)) not in pairs]
+    return replace(learned, orientation=(*others, *told))
 
 
 def agreed(learned: Learned, limits: EdgeConstraints) -> Learned:

@@ -36,7 +36,6 @@ from feddbn.core.orders.learn import (
     OrderLearner,
     choose_lags,
     chosen_groups,
-    draws,
     straight_score,
 )
 from feddbn.core.orders.parents import MANY_NODES
@@ -446,8 +445,8 @@ def replicated(
         learn = replace(learn, groups=curved_groups(curved.design))
     found, doubted = outcome.learned, outcome.doubted
     if outcome.beside is not None:
-        found, limits, doubted = _without_doubts(found, learn, limits, outcome.beside, n, rng)
-    learned = learn.replicated(found, draws(found, n, rng), limits, curves_direct)
+        found, limits, doubted = _without_doubts(found, learn, limits, outcome.beside, n)
+    learned = learn.replicated(found, n, limits, rng, curves_direct)
     return replace(outcome, learned=learned, doubted=doubted)
 
 
@@ -464,7 +463,6 @@ def _without_doubts(
     limits: EdgeConstraints,
     beside: CurvedMoments,
     n: float,
-    rng: np.random.Generator,
 ) -> tuple[Learned, EdgeConstraints, tuple[tuple[int, int, int], ...]]:
     """The network learned again without the edges that are in doubt, the limits that say so, and these edges; evidence
     counts n rows.
@@ -481,5 +479,5 @@ def _without_doubts(
             break
         doubted |= {(m % d, j, m // d): None for m, j in np.argwhere(new & found.support).tolist()}
         limits = EdgeConstraints(limits.allowed & ~new, limits.required)
-        found = learn.learn(found.search.moments, limits, rng)
+        found = learn.narrowed(found, limits)
     return found, limits, tuple(sorted(doubted))

@@ -27,7 +27,7 @@ from feddbn.federation.programs.pfdbnl.questions import Entries
 from feddbn.federation.protocol.rows import Fold, RowsQuestion, Treatment
 from feddbn.federation.protocol.site import Here, SiteState, answers
 from feddbn.federation.protocol.task import Plan, Planned, Question, Scope, ServerProgram, Task, array, whole
-from feddbn.federation.sums.gram import recording_moments
+from feddbn.federation.sums.gram import recordings_moments
 from feddbn.federation.sums.prepare import Prepare
 from feddbn.federation.sums.treatment import asked_moments_program
 from feddbn.method_table import Method
@@ -250,11 +250,10 @@ def _loss(here: Here, question: HeldOutQuestion) -> tuple[SiteState, FloatArray]
 
 def _held_out_moments(here: Here, question: HeldOutQuestion) -> Moments:
     design = question.design_of(here.data.variables, question.n_lags)
-    total = Moments.empty(design.q)
     # Blocks are cut by all rows, as for training; what is missing is dealt with afterwards.
-    for recording in question.treated(here.data).recordings():
-        part = held_out_part(recording, question.fold, question.n_lags)
-        total = total.merge(recording_moments(design, part, question.row_model))
+    every = question.treated(here.data).recordings()
+    parts = (held_out_part(recording, question.fold, question.n_lags) for recording in every)
+    total = recordings_moments(design, parts, question.row_model)
     if total.n == 0:
         raise DataError(
             "no held-out row of this site has its lags before it; lower n_lags or test on a larger share."

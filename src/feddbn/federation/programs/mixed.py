@@ -44,7 +44,6 @@ from feddbn.core.orders.learn import (
     Review,
     Reviewed,
     agreed,
-    draws,
     with_shapes,
 )
 from feddbn.core.orders.parents import Criterion
@@ -594,7 +593,7 @@ def mixed_program(
     price = Criterion(options.penalty, order_c=options.penalty)
     learner = OrderLearner("free", price, groups=Groups(d, tuple(columns)))
     learned = learner.learn(seen, constraints, rng)
-    learned = learner.replicated(learned, draws(learned, seen.n / UNKNOWN_DISPERSION, rng), constraints)
+    learned = learner.replicated(learned, seen.n / UNKNOWN_DISPERSION, constraints, rng)
     learned = agreed(learned, constraints)
     spread = np.diag(moments.scatter)
     constant = np.array([not (spread[list(group)] > 0).all() for group in columns[:d]])

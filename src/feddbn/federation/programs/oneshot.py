@@ -25,6 +25,7 @@ from feddbn.core.orders.learn import (
     choose_lags,
     firmness_of,
     refit,
+    with_directions,
 )
 from feddbn.core.orders.nongaussian import (
     N_FEATURES,
@@ -37,7 +38,6 @@ from feddbn.core.orders.nongaussian import (
     tail_weight,
     without_one_edge,
 )
-from feddbn.core.orders.parents import MANY_NODES
 from feddbn.core.orders.search import NoiseVariance, OrderResult, OrderSearch
 from feddbn.core.statistics.diagnostics import (
     memory_filter,
@@ -428,8 +428,8 @@ def _without(support: BoolArray, edges: Sequence[Edge]) -> BoolArray:
 #
 # What was found and what is left is the report; sentences are made of it elsewhere.
 
-LARGE_SHARED = 1.15
-"""Squares of different residuals of a row whose mean product is above this do not come from independent noises."""
+LARGE_SHARED = 0.05
+"""Squares of different residuals of a row that correlate more than this, in the mean, do not come from independent noises."""
 
 
 Instead = Callable[
@@ -609,9 +609,7 @@ class _Look:
             criterion, kind = self.settled.learn.criterion, outcome.learned.noise.kind
             working, level = neutral_inputs(moments.scaled(np.tile(scale, n_lags + 1)), d, inputs)
             search = OrderSearch(working, kept, criterion.for_orders, kind)
-            # Many variables stay where they are unless a move helps.
-            start = outcome.learned.network
-            network = search.run(0, np.random.default_rng(0)) if d <= MANY_NODES else search.run_from(start)
+            network = search.run_from(outcome.learned.network)
             found = search.select_edges(network, criterion)
             # What inputs add is no evidence about the noise.
             return float(found.score) - len(inputs) * moments.n * level
@@ -654,7 +652,7 @@ class _Look:
         return _Fit(replace(outcome, moments=moments), filtered, to_learned, rho)
 
     def _tempered(self, fit: _Fit, factor: float, is_shared: bool) -> _Fit:
-        """Learn again as from fewer rows; where the noise's shape decided about edges, only their probabilities.
+        """Learn again as from fewer rows; what the noise's shape said of directions stays, for as many rows.
 
         Shapes decide rightly only while noises are independent: not if their variances change together.
         """
@@ -665,10 +663,10 @@ class _Look:
         again = learn_from_moments(
             fewer, self.variables, limits, replace(self.settled, n_lags=outcome.n_lags), self.rng
         )
-        learned = again.learned
-        if outcome.nongaussian is not None and outcome.nongaussian.used and not is_shared:
-            return fit
-        return replace(fit, outcome=replace(outcome, learned=learned, nongaussian=None))
+        if is_shared:
+            return replace(fit, outcome=replace(outcome, learned=again.learned, nongaussian=None))
+        learned = with_directions(again.learned, outcome.learned, factor)
+        return replace(fit, outcome=replace(outcome, learned=learned))
 
     def _with_doubts(
         self, report: ResidualReport, doubts: HiddenDoubts | None, enough: float

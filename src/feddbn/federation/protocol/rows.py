@@ -55,6 +55,7 @@ from feddbn.federation.protocol.task import (
 # ``"month"``                 periods of the calendar; ``"month from 2024-01"`` says which is the first
 # ``{"column": "phase"}``     a column of whole numbers 0, 1, 2, ..., also ``"column:phase"``
 
+_MOST_VIEWS = 4
 MOST_TIME_BLOCKS = 60
 """With many blocks each has few rows, and all ranges of them are learned from."""
 CALENDAR: Mapping[str, str] = MappingProxyType(
@@ -578,7 +579,20 @@ class RowsQuestion(Treatment, Question):
         return iter(CompleteSite(self.rows_of(data)).recordings())
 
     def treated(self, data: SiteData) -> SiteData:
-        """Return the site as this question wants its cells: mapped, bounded, in the federation's units."""
+        """Return the site as this question wants its cells: mapped, bounded, in the federation's units.
+
+        All questions of a run want the same, so a site in memory remembers it.
+        """
+        scales = None if self.log_scales is None else self.log_scales.tobytes()
+        key = self.variables, self.cell_maps, self.robust, self.inputs, scales
+        views: dict[Any, SiteData] = getattr(data, "views", {})
+        if key not in views:
+            if len(views) >= _MOST_VIEWS:
+                views.clear()
+            views[key] = self._treated(data)
+        return views[key]
+
+    def _treated(self, data: SiteData) -> SiteData:
         data = self.mapped(data)
         if self.robust == "none" and self.log_scales is None:
             return data

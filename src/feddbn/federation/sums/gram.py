@@ -17,7 +17,7 @@ A site reads its rows once per design; the moments of lagged values stay in its 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -303,9 +303,7 @@ def local_moments(
     key = moments_key(question, design)
     if "moments.key" in state and np.array_equal(state["moments.key"], key):
         return state, Moments(float(state["moments.n"]), state["moments.mean"], state["moments.scatter"])
-    total = Moments.empty(design.q)
-    for recording in training_parts(here.data, question):
-        total = total.merge(recording_moments(design, recording, question.row_model))
+    total = recordings_moments(design, training_parts(here.data, question), question.row_model)
     if total.n == 0:
         if any(len(whole_rows(design, recording)[0]) for recording in training_parts(here.data, question)):
             raise DataError(
@@ -331,14 +329,43 @@ def _remembered(state: SiteState, question: RowsQuestion, design: Design, total:
     }
 
 
-def recording_moments(design: Design, recording: Recording, row_model: FloatArray | None) -> Moments:
-    """The moments of one recording: of its complete rows, or of all of them with empty cells filled in as expected."""
+def recordings_moments(
+    design: Design, recordings: Iterable[Recording], row_model: FloatArray | None
+) -> Moments:
+    """The moments of recordings: of complete rows, or of all of them with empty cells filled in as expected."""
+    total = Moments.empty(design.q)
     if row_model is None or len(row_model) != design.q + 1:
-        return recording_gram(design, CompleteRows(recording)).moments
-    rows, times = whole_rows(design, recording)
-    if not np.isnan(rows).any():
-        return recording_gram(design, recording).moments
-    return expected_moments(rows, row_model[1:], row_model[0], nuisance_basis(design.nuisance, times))
+        for recording in recordings:
+            total = total.merge(recording_gram(design, CompleteRows(recording)).moments)
+        return total
+    for rows, bases, _ in _together(design, recordings):
+        total = total.merge(expected_moments(rows, row_model[1:], row_model[0], bases))
+    return total
+
+
+_VALUES_TOGETHER = 1 << 20
+
+
+def _together(
+    design: Design, recordings: Iterable[Recording], are_dealt: bool = False
+) -> Iterator[tuple[FloatArray, list[FloatArray] | None, IntArray]]:
+    """Yield the rows of some recordings at a time, the nuisance columns of each if they are its own, and parts if dealt."""
+    waiting = list[tuple[FloatArray, FloatArray | None, IntArray]]()
+
+    def whole() -> tuple[FloatArray, list[FloatArray] | None, IntArray]:
+        rows, bases, parts = zip(*waiting, strict=True)
+        own = [one for one in bases if one is not None]
+        waiting.clear()
+        return np.concatenate(rows), own or None, np.concatenate(parts)
+
+    for recording in recordings:
+        rows, times, parts = labelled_rows(design, recording, are_dealt)
+        if len(rows):
+            waiting.append((rows, nuisance_basis(design.nuisance, times), parts))
+        if sum(rows.size for rows, *_ in waiting) >= _VALUES_TOGETHER:
+            yield whole()
+    if waiting:
+        yield whole()
 
 
 def training_parts(data: SiteData, question: RowsQuestion) -> Iterator[Recording]:
@@ -358,8 +385,8 @@ def _known(here: Here, question: GramQuestion, moments: Moments) -> FloatArray:
     if row_model is None or moments.n == 0:
         return np.full((q, q), moments.n)
     total = np.zeros((q, q))
-    for recording in training_parts(here.data, question):
-        total += known_pairs(whole_rows(question.design, recording)[0], row_model[1:])
+    for rows, *_ in _together(question.design, training_parts(here.data, question)):
+        total += known_pairs(rows, row_model[1:])
     return total
 
 
@@ -522,23 +549,22 @@ def _parts(here: Here, question: GramQuestion) -> tuple[SiteState, FloatArray]:
     total = [Moments.empty(question.n_columns)] * question.n_parts
     if not question.abstains(here.state):
         site = question.rows_of(dealt(here.data, question.n_parts))
-        for recording in site.recordings():
-            for k, moments in _recording_parts(question, recording):
-                total[k] = total[k].merge(moments)
+        for k, moments in _moments_of_parts(question, site):
+            total[k] = total[k].merge(moments)
     return here.state, np.concatenate([one.to_sums(question.origin) for one in total])
 
 
-def _recording_parts(question: GramQuestion, recording: Recording) -> Iterator[tuple[int, Moments]]:
-    """Yield the moments of the rows of a recording in each part, off what is the recording's own."""
+def _moments_of_parts(question: GramQuestion, site: SiteData) -> Iterator[tuple[int, Moments]]:
+    """Yield the moments of the rows of recordings in each part, off what is the recordings' own."""
     row_model = question.row_model
     if row_model is not None and not question.functions and len(row_model) == question.q + 1:
-        rows, times, parts = labelled_rows(question.design, recording)
-        basis = nuisance_basis(question.nuisance, times)
-        yield from expected_parts(rows, parts, row_model[1:], row_model[0], basis)
+        for rows, bases, parts in _together(question.design, site.recordings(), are_dealt=True):
+            yield from expected_parts(rows, parts, row_model[1:], row_model[0], bases)
         return
-    for piece in block_pieces(question, recording):
-        for k in np.unique(piece.blocks).tolist():
-            yield k, Moments.of_rows(piece.values[piece.blocks == k])
+    for recording in site.recordings():
+        for piece in block_pieces(question, recording):
+            for k in np.unique(piece.blocks).tolist():
+                yield k, Moments.of_rows(piece.values[piece.blocks == k])
 
 
 # Moments by unit of privacy.
