@@ -11,14 +11,13 @@ from __future__ import annotations
 import argparse
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pandas as pd
 
 import feddbn
 from feddbn.core.kinds import Kind
-from feddbn.model.dynamics import calibration_table
 
 D, SITES, WEIGHTS = 12, 4, (0.2, 0.5)
 MIXED = ["continuous", "binary", "count"]
@@ -107,6 +106,22 @@ def table(learners: dict[str, Learner], n_rows: int, kinds: list[str], seeds: ra
         )
 
 
+def binned(dbn: feddbn.DBN, rows: pd.DataFrame, name: str) -> Iterator[pd.DataFrame]:
+    """Frame low, predicted, seen, n of five bins of probability, for each level of one variable."""
+    x, j = rows.to_numpy(), list(rows).index(name)
+    told = dbn.distribution(name, np.concatenate([x[1:], x[:-1]], axis=1)).probabilities
+    for k, p in enumerate(() if told is None else told.T):
+        if k or dbn.kinds[j].name != "binary":
+            frame = pd.DataFrame(
+                {"low": np.minimum(p * 5, 4).astype(int) / 5, "predicted": p, "seen": x[1:, j] == k}
+            )
+            yield (
+                frame.groupby("low")
+                .agg(predicted=("predicted", "mean"), seen=("seen", "mean"), n=("seen", "size"))
+                .reset_index()
+            )
+
+
 def held_out(seeds: range, n_rows: int = 1500) -> None:
     """Print the log score of fresh rows by the learned network and by the true one, and the calibration of the first."""
     shares, tables = [], []
@@ -118,7 +133,7 @@ def held_out(seeds: range, n_rows: int = 1500) -> None:
             fit = feddbn.MixedDBN(1, kinds=known).fit(made.sites)
         rows = made.truth.simulate(2000, random_state=seed + 1)
         shares.append((fit.dbn_.log_likelihood(rows), made.truth.log_likelihood(rows)))
-        tables.append(calibration_table(fit.dbn_, rows, 5))
+        tables += [one for name in rows for one in binned(fit.dbn_, rows, name)]
     mine, theirs = np.array(shares).T
     print(f"log score per row: {mine.mean() / 1999:.4f}, truth {theirs.mean() / 1999:.4f}")
     every = pd.concat(tables)

@@ -13,11 +13,10 @@ from matplotlib.axes import Axes
 
 import feddbn
 from feddbn import FDBNL, PFDBNL, ChangingDBN, Monitor, OneShotDBN
-from feddbn.model.curves import Curve
+from feddbn.model.nodes import Part, Term
 from feddbn.report import (
     plot_changes,
     plot_convergence,
-    plot_curves,
     plot_effects,
     plot_evidence,
     plot_forecast,
@@ -88,13 +87,13 @@ def curves() -> Axes:
     W, A = np.zeros((4, 4)), 0.3 * np.eye(4)[None]
     W[0, 1], A[0, 1, 2], A[0, 2, 3] = -0.5, -0.3, 0.2
     bends = [
-        Curve(0, 1, 0, 0.0, 1.0, (0.5, 0.3)),
-        Curve(1, 2, 1, 0.0, 1.2, (0.6,)),
-        Curve(3, 2, 0, 0.0, 1.1, (-0.7,), "quadratic"),
+        Part(1, Term(((0, 0),), "spline", (0.0,), (1.0,)), [0.5, 0.3]),
+        Part(2, Term(((1, 1),), "spline", (0.0,), (1.2,)), [0.6]),
+        Part(2, Term(((3, 0),), "quadratic", (0.0,), (1.1,)), [-0.7]),
     ]
-    truth = feddbn.DBN(W, A, names, noise_variances=np.full(4, 0.6), curves=bends)
+    truth = feddbn.DBN(W, A, names, noise_variances=np.full(4, 0.6)).with_parts(bends)
     sites = {f"site-{k}": truth.simulate(400, random_state=k) for k in range(6)}
-    return plot_curves(OneShotDBN(features="spline").fit(sites).dbn_, truth=truth)
+    return plot_effects(OneShotDBN(features="spline").fit(sites).dbn_, truth=truth)
 
 
 def changes() -> Axes:

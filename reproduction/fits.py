@@ -21,7 +21,7 @@ from feddbn.federation.programs.local_fits import local_fit_of_state
 from feddbn.federation.protocol.site import Site
 from feddbn.federation.sums.prepare import AS_THEY_ARE, Prepare
 from feddbn.model.dbn import DBN
-from feddbn.model.mechanisms import known
+from feddbn.model.nodes import known
 from feddbn.results.scoring import Scores, score, score_sites
 from feddbn.runtime.simulated.in_process import InProcessFederation
 from feddbn.sim.simulation import SimulatedFederation, simulate

@@ -219,7 +219,7 @@ _ROWS = (
         reveals="counts of levels, rounded down to tens; products of the columns that stand for values; 4 to 12 sums of "
         "gradients and curvatures of likelihoods",
         rounds="5 to 14",
-        gives="one network of distributions (`conditionals_`): coefficients with standard errors, probabilities, counts",
+        gives="one network of distributions (`nodes_`): coefficients with standard errors, probabilities, counts",
         citation="this package; docs/mixed.md",
         in_studies=True,
         predicts=False,

@@ -175,7 +175,7 @@ DOORS: dict[str, list[tuple[Callable[[], Any], str]]] = {
         (lambda: model().dbn_.forecast(rows(), 3, interval=90), "90"),
         (lambda: model().dbn_.do("x0", rows(), 3), "interventions"),
         (lambda: model().dbn_.effects("x0", "nope", 3), "'nope'"),
-        (lambda: model().dbn_.frames.impulse_responses(3, "choleski"), "'choleski'"),
+        (lambda: model().dbn_.impulse_responses(3, "choleski"), "'choleski'"),
         (lambda: curved().total_effects(3), "effects"),
         (lambda: curved_dbn().effects("a", "c", 3, ["b"]), "mediators"),
         (lambda: curved_dbn().spectral_radius, "spectral"),
@@ -202,7 +202,6 @@ DOORS: dict[str, list[tuple[Callable[[], Any], str]]] = {
     "a summary": [
         (lambda: feddbn.summary(made().sites, lags=1), "'lags'"),
         (lambda: feddbn.summary(made().sites).partial_correlation("x0", "x1"), "'x0'"),
-        (lambda: feddbn.summary(made().sites).only("x0"), "['x0']"),
         (lambda: feddbn.summary(made().sites).position(7), "7"),
     ],
     "pictures and reports": [

@@ -26,8 +26,8 @@ from feddbn.findings import Finding
 from feddbn.method_table import Method, available_methods, get_method, make_estimator
 from feddbn.methods.base import in_process, learned_from, unwarned
 from feddbn.model.dbn import DBN
-from feddbn.model.mechanisms import known
 from feddbn.model.network import check_network
+from feddbn.model.nodes import known
 from feddbn.results.scoring import score, score_sites
 from feddbn.shown import Shown
 

@@ -283,7 +283,7 @@ def confidence_table(
 
 def curved_edges(dbn: DBN) -> BoolArray:
     """(p+1, d, d) where a network has a curve or a product, [lag, from, to]."""
-    return np.isin(dbn.mechanisms.shapes(), ("curved", "product"))
+    return np.isin(dbn.shapes(), ("curved", "product"))
 
 
 def mark_table(full: AncestralGraph, replicates: Sequence[AncestralGraph]) -> pd.DataFrame:

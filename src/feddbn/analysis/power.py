@@ -37,7 +37,7 @@ from feddbn.core.statistics.discoveries import threshold
 from feddbn.core.statistics.missing import known_n, known_pairs
 from feddbn.core.statistics.parts import UNKNOWN_DISPERSION
 from feddbn.errors import Given, ParameterError
-from feddbn.model.mechanisms import known
+from feddbn.model.nodes import known
 from feddbn.privacy.noise_plan import SHARE_OF_ERROR
 from feddbn.results.result import Result
 from feddbn.settings import nothing, number, whole, word

@@ -2,8 +2,7 @@
 
 A shared truth is an ordinary stored network (``feddbn-dbn``); different ones are
 ``{"format": "feddbn-truths", "version": 1, "sites": {site: network}}``. Both may say
-under ``simulated`` how the data were drawn. A network that is not linear has a table of the function of every edge
-under ``functions``, and its products under ``interactions``.
+under ``simulated`` how the data were drawn.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from feddbn.model.dbn import DBN
 from feddbn.results.result import FORMAT as RESULT_FORMAT
 from feddbn.results.result import Result, plain, read_json, write_json
 from feddbn.results.text import rows_of_errors
-from feddbn.sim.simulation import SimulatedFederation, TrueNetwork
+from feddbn.sim.simulation import SimulatedFederation
 
 __all__ = [
     "TRUTHS_FORMAT",
@@ -41,19 +40,9 @@ def write_truth(federation: SimulatedFederation, path: str | Path) -> Path:
     """Write the networks behind a simulated federation and return the path."""
     extra = {"simulated": plain(federation.parameters)}
     if federation.is_homogeneous:
-        return write_json({**_stored(federation.truth), **extra}, path)
-    sites = {site: _stored(truth) for site, truth in federation.truths.items()}
+        return write_json({**federation.truth.to_dict(), **extra}, path)
+    sites = {site: truth.to_dict() for site, truth in federation.truths.items()}
     return write_json({"format": TRUTHS_FORMAT, "version": 1, "sites": sites, **extra}, path)
-
-
-def _stored(truth: TrueNetwork) -> dict[str, Any]:
-    if truth.is_linear or truth.conditionals:
-        return truth.to_dict()
-    return {
-        **truth.to_dict(),
-        "functions": plain(truth.functions()),
-        "interactions": plain(truth.interactions),
-    }
 
 
 def read_truth(path: str | Path) -> Truth:

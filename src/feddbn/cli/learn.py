@@ -276,7 +276,7 @@ def score(
     true, found = read_truth(truth), read_estimate(result)
     if isinstance(true, DBN) and isinstance(found, DBN):
         scores = score_shared(true, found)
-        by_kind = score_by_kind(true, found).reset_index() if true.mechanisms.has_kinds else None
+        by_kind = score_by_kind(true, found).reset_index() if true.has_kinds else None
         if as_json:
             print_json(scores.to_dict() | ({} if by_kind is None else {"by_kind": by_kind}))
             return

@@ -98,7 +98,6 @@ class Kind(Enum):
     convergence = "convergence"
     sites = "sites"
     responses = "responses"
-    curves = "curves"
     effects = "effects"
     changes = "changes"
     drift = "drift"
@@ -111,7 +110,7 @@ def plot(
         typer.Argument(
             help="graph: variables and arrows. time-series: graph unrolled over time. weights: heat maps. truth: true "
             "network above the estimate. convergence: over rounds. sites: shared and site-specific edges. responses: to a "
-            "shock. curves: curved effects. effects: on counts and categories. changes: edges over time. "
+            "shock. effects: curved ones, and those on counts and categories. changes: edges over time. "
             "drift: weights over time."
         ),
     ] = Kind.graph,
@@ -180,10 +179,8 @@ def _axes(
         return report.plot_time_series_graph(dbn, **style)
     if kind is Kind.weights:
         return report.plot_weights(dbn, standardised=style["standardised"])
-    if kind is Kind.curves:
-        return report.plot_curves(dbn, truth=true)
     if kind is Kind.effects:
-        return report.plot_effects(dbn)
+        return report.plot_effects(dbn, truth=true)
     if kind is Kind.truth:
         if true is None:
             raise ParameterError("a plot of the truth needs --truth: this result holds no true network.")
@@ -202,7 +199,7 @@ def _axes(
             raise ParameterError("a plot of responses needs --shock, the variable that receives the shock.")
         i = variable_index(shock, dbn.variables, "--shock")
         curved = "linear effects; here responses depend on the value: use feddbn effects --at --by"
-        needs(f"{curved}, or a plot of curves", not dbn.bends)
+        needs(f"{curved}, or a plot of effects", dbn.is_linear)
         low, high = (
             (bound[:, i] for bound in bands) if (bands := result.response_bands(horizon)) else (None, None)
         )
@@ -275,13 +272,13 @@ def _write_network(dbn: DBN, form: Form, path: Path) -> None:
             f"--out {str(path)!r} must end in .npz, because {form.value} takes several arrays."
         )
     if form is Form.curves:
-        if not (dbn.curves or dbn.products):
+        if not dbn.parts:
             raise ParameterError(
                 "--format curves needs a network with curves, but all effects of this one are linear."
             )
-        dbn.to_curves_csv(path)
+        write_csv(dbn.curves_table(), path)
     elif form is Form.coefficients:
-        dbn.to_coefficients_csv(path)
+        write_csv(dbn.coefficients(), path)
     elif form is Form.lingam:
         np.savez(path, adjacency_matrices=dbn.to_lingam(), variables=names)
     elif form is Form.tigramite:
@@ -326,8 +323,8 @@ def forecast(
 ) -> None:
     """Forecast the time steps after a recording, with intervals; --do holds a variable at a value."""
     from feddbn.analysis.truth import has_own_scales, own_course, read_network
-    from feddbn.model.courses import fit_course, forecast_along
     from feddbn.model.network import variable_index
+    from feddbn.model.trends import fit_trend
 
     dbn = read_network(network, of)
     every = (*dbn.variables, *dbn.definitions)
@@ -346,21 +343,18 @@ def forecast(
             "note: sites were rescaled to a common scale before learning. Weights and intervals are on that mean scale, and "
             "the recording is treated as if it were, too."
         )
-    if lost is None:
-        ahead = dbn.do(held, past.rows, steps, interval, random_state=0)
-    else:
-        course = fit_course(
+    trend = None
+    if lost is not None:
+        trend = fit_trend(
             past.values, lost["degree"], lost["periods"], times=past.steps, variables=dbn.variables
         )
         remark(
             f"note: each recording's own {_what(lost)} was subtracted before learning; for this recording it is estimated "
             f"from its {past.n_rows} rows."
         )
-        for sentence in course.remarks(steps):
+        for sentence in trend.remarks(steps):
             remark(f"note: {sentence}")
-        ahead = forecast_along(
-            dbn, course, past.rows, steps, end=past.end, held=held, interval=interval, random_state=0
-        )
+    ahead = dbn.do(held, past.rows, steps, interval, random_state=0, trend=trend, end=past.end)
     if ahead.n_inferred and not past.n_empty:
         remark(f"note: inferred in the last rows: {counted(ahead.n_inferred, 'missing cell')}.")
     table = ahead.to_frame().drop(columns="time")
@@ -468,8 +462,8 @@ def roots(
     import numpy as np
 
     from feddbn.analysis.truth import own_course, read_network, rows_behind
-    from feddbn.model.courses import fit_course
     from feddbn.model.roots import window_of
+    from feddbn.model.trends import fit_trend
 
     dbn = read_network(network, of)
     past = _recording(network, dbn, history, read, series)
@@ -482,8 +476,8 @@ def roots(
     if lost is not None:
         begin, end = window_of(table, ends[0], ends[1])
         outside = [k for k in range(len(table)) if not begin <= k < end]
-        course = fit_course(table.iloc[outside], lost["degree"], lost["periods"], times=outside)
-        table = table.sub(course.at(np.arange(len(table), dtype=float)))
+        trend = fit_trend(table.iloc[outside], lost["degree"], lost["periods"], times=outside)
+        table = table.sub(trend.at(np.arange(len(table), dtype=float)))
         remark(f"note: rows outside the window tell this recording's own {_what(lost)}.")
     told = dbn.root_causes(table, ends[0], ends[1], target, n_rows=None if of else rows_behind(network))
     tell(as_json, told.to_dict(), str(told))
@@ -561,14 +555,14 @@ def _number(text: str, option: str, levels: Sequence[str] = ()) -> float:
 
 def _change(dbn: DBN, source: str, at: float | str | None, by: float | str | None) -> str:
     """What is done to the source, in words."""
-    from feddbn.model.effects import from_and_by, rise
+    from feddbn.model.effects import from_and_by
     from feddbn.model.network import variable_index
 
     i = variable_index(source, dbn.variables, "source")
-    if not dbn.bends:
-        one = " (one standard deviation)" if by is None else ""
-        return f"raising {source} by {rise(dbn, i, by):.4g}{one} for one time step"
     begin, step = from_and_by(dbn, i, at, by)
+    if dbn.is_linear:
+        one = " (one standard deviation)" if by is None else ""
+        return f"raising {source} by {step:.4g}{one} for one time step"
     levels = dbn.kinds[i].levels
     one, other = (levels[int(x)] if levels else f"{x:.4g}" for x in (begin, begin + step))
     return f"setting {source} to {other} instead of {one} for one time step"
@@ -584,14 +578,11 @@ def _on_all(
     import pandas as pd
 
     from feddbn.model.dynamics import outcome_columns
-    from feddbn.model.effects import expected_changes, rise
+    from feddbn.model.effects import expected_changes
     from feddbn.model.network import variable_index
 
     i = variable_index(source, dbn.variables, "source")
-    if not dbn.bends:
-        total = dbn.total_effects(horizon)[:, i] * rise(dbn, i, by)
-    else:
-        total = expected_changes(dbn, i, horizon, at=at, by=by, random_state=0).mean
+    total = expected_changes(dbn, i, horizon, at=at, by=by, random_state=0).mean
     step = np.abs(total).argmax(axis=0)
     outcomes = outcome_columns(dbn)
     largest = total[step, np.arange(len(outcomes))]

@@ -52,10 +52,10 @@ from feddbn.federation.sums.statistics import Preparation
 from feddbn.federation.sums.treatment import AskedMoments
 from feddbn.findings import Finding, Findings, together
 from feddbn.method_table import find_method
-from feddbn.model.courses import fit_course
 from feddbn.model.dbn import DBN
 from feddbn.model.definitions import far_definitions
 from feddbn.model.dynamics import rows_with_past
+from feddbn.model.trends import fit_trend
 from feddbn.results.edge_table import without_direction
 from feddbn.results.identities import Identity, near_identities
 from feddbn.results.remarks import (
@@ -733,9 +733,9 @@ class DBNEstimator(FederatedEstimator[S]):
             rows, at = all_rows(recording)
             network = dbn
             if done.get("center") == "recording":
-                course = fit_course(rows, done["degree"], done["periods"], times=at, variables=dbn.variables)
-                network = dbn.at_level(course.coefficients[0] if dbn.bends else np.zeros(dbn.d))
-                rows = rows if dbn.bends else rows - course.at(at)
+                trend = fit_trend(rows, done["degree"], done["periods"], times=at, variables=dbn.variables)
+                network = dbn.at_level(np.zeros(dbn.d) if dbn.is_linear else trend.coefficients[0])
+                rows = rows - trend.at(at) if dbn.is_linear else rows
             parts = np.split(rows, np.flatnonzero(np.diff(at) != 1) + 1)
             with contextlib.suppress(DataError):
                 n_here = len(rows_with_past(network, parts))

@@ -32,7 +32,7 @@ from feddbn.federation.sums.prepare import PreparedSettings
 from feddbn.findings import Finding
 from feddbn.methods.base import DBNEstimator
 from feddbn.model.dbn import DBN
-from feddbn.model.mechanisms import known
+from feddbn.model.nodes import known
 from feddbn.results.edge_table import learned_network, learned_table
 from feddbn.results.remarks import ResidualSummary, are_looked_at
 from feddbn.settings import Rule, edges, flag, nothing, number, setting, takes, whole, word

@@ -59,8 +59,8 @@ from feddbn.federation.sums.tally import Tally
 from feddbn.federation.sums.treatment import AskedMoments
 from feddbn.findings import Finding, Findings
 from feddbn.methods.updating import UpdatedEstimator
-from feddbn.model.curves import Curve, Product
 from feddbn.model.dbn import DBN
+from feddbn.model.nodes import Part, Term
 from feddbn.results.abstention import abstention, contradictions
 from feddbn.results.edge_table import (
     learned_network,
@@ -344,12 +344,12 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
             outcome, _, curved = self._of_moments(moments)
         learned = outcome.learned
         if curved is None:
-            numbers, shapes = refit(outcome.moments, learned.support), dict[str, Any]()
+            numbers, parts = refit(outcome.moments, learned.support), list[Part]()
         else:
             found = curved.network
-            numbers, shapes = (found.weights, found.intercept, found.variances), shapes_of(curved)
+            numbers, parts = (found.weights, found.intercept, found.variances), parts_of(curved)
         outputs = () if self._rows.scale == "federated" else outputs_of(len(self._variables), self._inputs)
-        return learned_network(learned, numbers, self._variables, outputs, **shapes)
+        return learned_network(learned, numbers, self._variables, outputs, parts)
 
     def _may_find_curves(self, federation: Federation) -> bool:
         """Whether a fit asks about curves, or may come to do so; refuses curves where sites do not answer for them."""
@@ -509,18 +509,18 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
                 report = replace(report, doubts=replace(doubts, in_doubt=doubts.in_doubt | joined))
             if curved is not None:
                 curved = replace(curved, network=curves_of(learned, curved.told))
-        is_scaled, shapes = self._rows.scale == "federated", {}
+        is_scaled, parts = self._rows.scale == "federated", list[Part]()
         if curved is None:
             numbers = refit(outcome.moments, learned.support)
             shares = explained_shares(outcome.moments.scatter, numbers[0])
         else:
             found = curved.network
             numbers = found.weights, found.intercept, found.variances
-            shares, shapes = found.shares, shapes_of(curved)
+            shares, parts = found.shares, parts_of(curved)
         self.n_lags_ = outcome.n_lags
         self.lag_scores_ = None if outcome.lag_scores is None else outcome.lag_scores.tolist()
         outputs = () if is_scaled else outputs_of(d, self._inputs)
-        dbn = learned_network(learned, numbers, names, outputs, **shapes)
+        dbn = learned_network(learned, numbers, names, outputs, parts)
         self._set_network(dbn, dbn)
         self.order_ = [names[j] for j in learned.order]
         self.noise_variance_, self.reason_ = learned.noise.kind, say(learned.noise.finding)
@@ -633,32 +633,20 @@ def _features_name(curved: CurvedOutcome) -> str:
     return features_of(curved.design.terms[1].basis.name)
 
 
-def shapes_of(curved: CurvedOutcome) -> dict[str, Any]:
-    """Return the curves and products of a network as `DBN` takes them."""
+def parts_of(curved: CurvedOutcome) -> list[Part]:
+    """Return the curves and products of a network."""
     origin, scale, basis = curved.design.origin, curved.design.scale, _features_name(curved)
-    curves = tuple(
-        Curve(
-            one.source,
-            one.target,
-            one.lag,
-            origin[one.source],
-            scale[one.source],
-            tuple(one.coefficients.tolist()),
-            basis,
-            tuple(map(tuple, one.covariance.tolist())),
-        )
+
+    def term(basis: str, lag: int, *sources: int) -> Term:
+        units = (tuple(float(each[i]) for i in sources) for each in (origin, scale))
+        return Term(tuple((i, lag) for i in sources), basis, *units)
+
+    parts = [
+        Part(one.target, term(basis, one.lag, one.source), one.coefficients, one.covariance)
         for one in curved.network.curves
-    )
-    products = tuple(
-        Product(
-            one.first,
-            one.second,
-            one.target,
-            one.lag,
-            one.weight,
-            (origin[one.first], origin[one.second]),
-            (scale[one.first], scale[one.second]),
-        )
+    ]
+    parts += [
+        Part(one.target, term("product", one.lag, one.first, one.second), [one.weight])
         for one in curved.network.products
-    )
-    return {"curves": curves, "products": products}
+    ]
+    return parts

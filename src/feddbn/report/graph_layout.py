@@ -120,7 +120,7 @@ def process_graph(
     largest = float(symmetric_scale(sizes, limit=limit).vmax or 1.0)
     crowded = len(shown) > CROWDED
     bent = {(i, j) for i, j, lags in shown if lags[0]}
-    is_open, signed = set(dbn.open_edges), dbn.mechanisms.signs()
+    is_open, signed = set(dbn.open_edges), dbn.signs()
     rows = []
     for (i, j, lags), size in zip(shown, sizes, strict=True):
         ends = dbn.variables[i], dbn.variables[j]

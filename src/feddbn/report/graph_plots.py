@@ -217,12 +217,8 @@ def _explain_lines(ax: Axes, dbn: DBN, is_open: bool, below: int, grey: bool) ->
     """Say some points below the picture what a line without a head and a grey one are, if there are any."""
     words = [_UNTOLD] if grey else []
     words += ["line without a head: direction not known"] if is_open else []
-    both = (
-        "grey: several levels, no one direction"
-        if dbn.mechanisms.has_kinds
-        else "grey: the effect goes both ways"
-    )
-    words += [] if grey or (dbn.mechanisms.signs() | ~dbn.is_edge).all() else [both]
+    both = "grey: several levels, no one direction" if dbn.has_kinds else "grey: the effect goes both ways"
+    words += [] if grey or (dbn.signs() | ~dbn.is_edge).all() else [both]
     if words:
         ax.annotate(
             "; ".join(words), (0.5, 0), xytext=(0, -below), xycoords="axes fraction", ha="center", va="top",
@@ -377,7 +373,7 @@ def plot_time_series_graph(
     height = float(np.clip(0.42 * d, 3.0, 9.0) if d <= 40 else np.clip(0.13 * d, 9.0, 26.0))
     ax = new_axes(ax, 3.2 + 1.7 * (p + 1), height)
     norm = symmetric_scale(edges["weight"], limit=limit)
-    signed, place = dbn.mechanisms.signs(), {name: k for k, name in enumerate(dbn.variables)}
+    signed, place = dbn.signs(), {name: k for k, name in enumerate(dbn.variables)}
     crowded = len(edges) > CROWDED
     radius = 9.0 if d <= 12 else 6.0 if d <= 40 else 3.5
     for row in edges.to_dict("records"):

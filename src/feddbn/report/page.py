@@ -28,11 +28,11 @@ from feddbn.errors import FileError, ParameterError
 from feddbn.findings import Finding
 from feddbn.method_table import find_method
 from feddbn.model.dbn import DBN
-from feddbn.model.dynamics import usual
+from feddbn.model.dynamics import stationary_sample
 from feddbn.model.effects import changes_by_variable, expected_changes, standard_deviations
 from feddbn.report.canvas import inline_svg
 from feddbn.report.curve_plots import plot_changes, plot_convergence, plot_drift
-from feddbn.report.effect_plots import curve_panels, plot_curves, plot_effects
+from feddbn.report.effect_plots import plot_effects
 from feddbn.report.graph_layout import graph_positions, time_series_edges
 from feddbn.report.graph_plots import MOST_DRAWN, graph_svg
 from feddbn.report.matrix_plots import (
@@ -182,7 +182,7 @@ def summary_sentence(record: ReportRecord) -> str:
     """How many effects a result has, learned from how much."""
     is_edge = record.dbn.is_edge
     n_now, n_late = int(np.count_nonzero(is_edge[0])), int(np.count_nonzero(is_edge[1:]))
-    n_curved = len(record.dbn.curves)
+    n_curved = sum(part.term.basis != "product" for part in record.dbn.parts)
     curved = f"; {n_curved:,} of them {'is' if n_curved == 1 else 'are'} curved" if n_curved else ""
     steps = "1 step" if record.dbn.n_lags == 1 else f"{record.dbn.n_lags} steps"
     rows = f" from {record.n_rows:,} rows" if record.n_rows is not None else ""
@@ -241,14 +241,12 @@ def _figures(record: ReportRecord) -> dict[str, Markup]:
     figures = {"graph": "", "convergence": "", "matrices": "", "sites": "", "curves": "", "effects": ""}
     if record.dbn.d <= MOST_DRAWN:
         figures["graph"] = graph_svg(record.dbn, grey=record.abstained is not None)
-    if record.dbn.mechanisms.has_kinds and record.dbn.is_edge.any():
-        text = "Effects on variables of other kinds: mean or probability against each cause"
-        # Without rows that are usual there is nothing to average over; the coefficients are there.
-        with suppress(ParameterError):
-            figures["effects"] = inline_svg(lambda: plot_effects(record.dbn), "effects", text)
-    if curve_panels(record.dbn, at_most=1):
-        text = "Curved effects: what each adds to its target, value by value, with its band"
-        figures["curves"] = inline_svg(lambda: plot_curves(record.dbn, truth=record.truth), "curves", text)
+    kinds = "effects", "Effects on variables of other kinds: mean or probability against each cause"
+    curves = "curves", "Curved effects: what each adds to its target, value by value, with its band"
+    name, text = kinds if record.dbn.has_kinds else curves
+    # Without rows that are usual there is nothing to average over; the coefficients are there.
+    with suppress(ParameterError):
+        figures[name] = inline_svg(lambda: plot_effects(record.dbn, truth=record.truth), name, text)
     history = record.history
     if history is not None and {"h", "primal", "dual", "objective"} & set(history.columns):
         text = "Acyclicity, residuals and objective over the rounds"
@@ -270,11 +268,13 @@ def _figures(record: ReportRecord) -> dict[str, Markup]:
 def _products(dbn: DBN) -> Table | None:
     """What pairs of variables do together, strongest first; squares are among the curves."""
     names, rows = dbn.variables, []
-    for one in sorted(dbn.products, key=lambda product: -abs(product.weight)):
-        if one.first != one.second:
-            origins, scales = (" and ".join(f"{x:.4g}" for x in pair) for pair in (one.origins, one.scales))
-            causes = f"{names[one.first]} × {names[one.second]}"
-            rows.append((causes, names[one.target], one.lag, f"{one.weight:.4g}", origins, scales))
+    products = [(one, float(np.asarray(one.coefficients)[0, 0])) for one in dbn.parts if not one.term.edge]
+    for one, weight in sorted(products, key=lambda product: -abs(product[1])):
+        pairs = (one.term.origins, one.term.scales)
+        origins, scales = (" and ".join(f"{x:.4g}" for x in pair) for pair in pairs)
+        causes = " × ".join(names[i] for i, _ in one.term.sources)
+        lags = " and ".join(map(str, dict.fromkeys(lag for _, lag in one.term.sources)))
+        rows.append((causes, names[one.target], lags, f"{weight:.4g}", origins, scales))
     heads = ("Causes", "Effect", "Lag", "Weight", "Origins", "Scales")
     return Table(heads, rows, range(2, 4)) if rows else None
 
@@ -425,7 +425,7 @@ def page_data(record: ReportRecord) -> dict[str, Any]:
         "has_open": any(dbn.open_edges for dbn in [record.dbn, *record.personal.values()]),
         "has_truth": "truth" in edges,
         "is_linear": all(dbn.is_linear for dbn in [record.dbn, *record.personal.values()]),
-        "kinds": [kind.name for kind in record.dbn.kinds] if record.dbn.mechanisms.has_kinds else [],
+        "kinds": [kind.name for kind in record.dbn.kinds] if record.dbn.has_kinds else [],
         "horizon": HORIZON,
         "networks": networks,
     }
@@ -435,7 +435,7 @@ def _effects(dbn: DBN, n_rows: int | None = None) -> dict[str, list[list[Any]]]:
     """Responses to a shock of one standard deviation, in standard deviations: comparable whatever the units."""
     scale, bands = standard_deviations(dbn), list[FloatArray]()
     try:
-        if not dbn.bends:
+        if dbn.is_linear:
             responses = dbn.impulse_responses(HORIZON) * (scale[:, None] / scale)
             if n_rows and dbn.d <= _MOST_WITH_BANDS and dbn.is_stationary:
                 bands = [bound * (scale[:, None] / scale) for bound in dbn.response_bands(HORIZON, n_rows)]
@@ -481,10 +481,10 @@ def _edge_rows(table: pd.DataFrame, dbn: DBN) -> list[list[Any]]:
         table["presence"], table["direction"], table["robustness"], table["could_be_hidden"],
         table["q_value"], strict=True,
     )  # fmt: skip
-    shapes, signs = dbn.mechanisms.shapes(), dbn.mechanisms.signs()
+    shapes, signs = dbn.shapes(), dbn.signs()
 
     def shape(lag: int, i: int, j: int) -> list[Any]:
-        return [] if not dbn.bends or lag > dbn.n_lags else [str(shapes[lag, i, j]), int(signs[lag, i, j])]
+        return [] if dbn.is_linear or lag > dbn.n_lags else [str(shapes[lag, i, j]), int(signs[lag, i, j])]
 
     return [
         [place[s], place[t], int(lag), _rounded(w), _rounded(prob), _rounded(low), _rounded(high), mark,
@@ -513,16 +513,16 @@ _DISTRIBUTIONS = {
 
 def kind_table(dbn: DBN) -> Table | None:
     """Variable, kind, distribution and usual values of each; None without variables of other kinds."""
-    if not dbn.mechanisms.has_kinds:
+    if not dbn.has_kinds:
         return None
     try:
-        rows = usual(dbn).rows.reshape(-1, dbn.d)
+        rows = stationary_sample(dbn).reshape(-1, dbn.d)
     except ParameterError:
         rows = np.zeros((0, dbn.d))
     found = []
-    for j, (name, node) in enumerate(zip(dbn.variables, dbn.conditionals, strict=True)):
+    for j, (name, node) in enumerate(zip(dbn.variables, dbn.nodes, strict=True)):
         law = _DISTRIBUTIONS[node.kind.name]
-        if node.kind.name == "count" and node.dispersion > 0:
+        if node.kind.name == "count" and node.dispersion:
             law = f"negative binomial (overdispersion {node.dispersion:.3g})"
         found.append((name, node.kind.name, law, _usual_values(rows[:, j], node.kind.levels)))
     return Table(("Variable", "Kind", "Distribution", "Usual values"), found)
@@ -540,7 +540,7 @@ def _usual_values(x: np.ndarray, levels: tuple[str, ...]) -> str:
 
 def coefficient_table(dbn: DBN) -> Table | None:
     """Every coefficient with its interval and meaning, by target; None without variables of other kinds."""
-    if not dbn.mechanisms.has_kinds:
+    if not dbn.has_kinds:
         return None
     rows = []
     for row in dbn.coefficients().head(_MOST_ROWS).to_dict("records"):

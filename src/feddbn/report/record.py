@@ -22,7 +22,6 @@ from feddbn.methods.base import FederatedEstimator
 from feddbn.model.dbn import DBN
 from feddbn.model.effects import standard_deviations
 from feddbn.model.export import unguarded
-from feddbn.model.graph import parts_of, plain_parts
 from feddbn.report.graph_layout import time_series_edges
 from feddbn.results.abstention import ABSTAINED
 from feddbn.results.result import FORMAT, VERSION, Result, read_json, rows_in_sums
@@ -221,8 +220,15 @@ def _in_order(dbn: DBN, variables: Sequence[str]) -> DBN | None:
     if set(dbn.variables) != set(variables):
         return None
     order = [dbn.variables.index(name) for name in variables]
-    weights = dbn.adjacency_matrices[:, order][:, :, order]
-    return DBN(weights[0], weights[1:], variables, **parts_of(plain_parts(dbn), variables, "the truth"))
+    weights = dbn.adjacency_matrices[:, order][:, :, order].tolist()
+    stored: dict[str, Any] = {
+        **dbn.to_dict(),
+        "variables": list(variables),
+        "W": weights[0],
+        "A": weights[1:],
+    }
+    numbers = ((key, stored[key]) for key in ("intercept", "noise_variances"))
+    return DBN.from_dict(stored | {key: value and [value[k] for k in order] for key, value in numbers})
 
 
 def _edge_frame(
@@ -261,7 +267,7 @@ def _beside(dbn: DBN, own: pd.DataFrame, table: pd.DataFrame) -> tuple[pd.DataFr
     never = ~places.isin(told.index) & (own["lag"] <= table["lag"].max()).to_numpy()
     found.loc[never, ["probability", "presence"]] = 0.0
     its_own, theirs = set(places), set(told.index[told["weight"] != 0])
-    if dbn.bends:
+    if not dbn.is_linear:
         # A curve without an average slope has a weight of 0.
         theirs |= {one for one in its_own if one in told.index}
     if its_own == theirs:
@@ -277,7 +283,7 @@ def _edges(dbn: DBN, table: pd.DataFrame, truth: DBN | None) -> pd.DataFrame:
     where = list(zip(table["lag"], table["source"].map(place), table["target"].map(place), strict=True))
     bends = np.array([lag <= dbn.n_lags and bool(dbn.is_edge[lag, i, j]) for lag, i, j in where], dtype=bool)
     # A confidence table also lists edges that only some replicates had; the network does not have them.
-    table = table[(table["weight"] != 0) | (bends & (dbn.bends))]
+    table = table[(table["weight"] != 0) | (bends & (not dbn.is_linear))]
     scale = standard_deviations(dbn)
     is_open = set(dbn.open_edges)
     ends = zip(table["source"], table["target"], table["lag"], strict=True)
@@ -302,8 +308,8 @@ def _standardised(dbn: DBN, table: pd.DataFrame, scale: FloatArray) -> pd.Series
     of = {name: float(scale[i]) for name, i in place.items()}
     factors = [of[s] / of[t] for s, t in zip(table["source"], table["target"], strict=True)]
     found: pd.Series = table["weight"] * factors
-    if dbn.bends:
-        sizes = dbn.standardised_weights(None if dbn.mechanisms.has_kinds else scale)
+    if not dbn.is_linear:
+        sizes = dbn.standardised_weights(None if dbn.has_kinds else scale)
         rows = zip(table.index, table["lag"], table["source"], table["target"], strict=True)
         for k, lag, s, t in rows:
             if lag <= dbn.n_lags:

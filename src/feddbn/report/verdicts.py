@@ -15,7 +15,7 @@ from feddbn.errors import ParameterError
 from feddbn.findings import Finding, Level
 from feddbn.method_table import find_method
 from feddbn.model.dbn import DBN
-from feddbn.model.dynamics import usual
+from feddbn.model.dynamics import stationary_sample
 from feddbn.report.record import ReportRecord
 from feddbn.words.tables import known_number as number
 
@@ -237,12 +237,12 @@ def _agreement(record: ReportRecord) -> Finding | None:
 def _stable(dbn: DBN) -> Finding | None:
     if not dbn.n_lags:
         return None
-    if dbn.bends:
+    if not dbn.is_linear:
         # With curves: whether simulated paths stay where they are.
         try:
-            usual(dbn)
+            stationary_sample(dbn)
         except ParameterError as error:
-            return _verdict("stable", "error", "leaves", why=str(error), has_kinds=dbn.mechanisms.has_kinds)
+            return _verdict("stable", "error", "leaves", why=str(error), has_kinds=dbn.has_kinds)
         return _verdict("stable", "good", "settles")
     try:
         radius = float(dbn.spectral_radius)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,6 +17,7 @@ from feddbn.core.constraints import EdgeConstraints
 from feddbn.core.orders.learn import EdgeOrientation, Learned, compelled_edges
 from feddbn.errors import ParameterError
 from feddbn.model.dbn import DBN
+from feddbn.model.nodes import Part
 
 __all__ = [
     "Links",
@@ -226,7 +226,7 @@ def learned_network(
     numbers: tuple[FloatArray, FloatArray, FloatArray],
     names: tuple[str, ...],
     outputs: Sequence[int] = (),
-    **shapes: Any,
+    parts: Sequence[Part] = (),
 ) -> DBN:
     """Return the network that an order search found, with the edges whose direction it leaves open.
 
@@ -234,8 +234,8 @@ def learned_network(
     ----------
     numbers
         Weights ((p+1) d, d), intercepts and noise variances (d,); of equal variances those of `outputs` become their mean.
-    shapes
-        Curves and products, as `DBN` takes them.
+    parts
+        Curves and products.
     """
     C, intercept, variances = numbers
     d, which = len(names), list(outputs)
@@ -243,4 +243,5 @@ def learned_network(
         variances = variances.copy()
         variances[which] = float(variances[which].mean())
     is_open = open_edges(learned.orientation, C, names)
-    return DBN(C[:d], C[d:].reshape(-1, d, d), names, intercept, variances, is_open, **shapes)
+    linear = DBN(C[:d], C[d:].reshape(-1, d, d), names, intercept, variances)
+    return replace(linear.with_parts(parts), open_edges=tuple(is_open))

@@ -291,7 +291,9 @@ class Result(Shown):
 
         The bounds are NaN where they are not known (`response_bands`).
         """
-        table = self.dbn.frames.impulse_responses(horizon).assign(lower=np.nan, upper=np.nan)
+        table = self.dbn.tidy(self.dbn.impulse_responses(horizon), "response").assign(
+            lower=np.nan, upper=np.nan
+        )
         bounds = self.response_bands(horizon, level)
         if bounds is not None:
             table["lower"], table["upper"] = (np.moveaxis(bound, 0, 2).ravel() for bound in bounds)

@@ -39,7 +39,7 @@ def rows_of_errors(result: Result) -> int | None:
     Known they are for straight effects that settle, where the noise and the number of rows are known.
     """
     dbn = result.dbn
-    if dbn.bends or dbn.noise_variances is None or (dbn.noise_variances <= 0).any():
+    if not dbn.is_linear or dbn.noise_variances is None or (dbn.noise_variances <= 0).any():
         return None
     try:
         return result.n_rows if dbn.is_stationary else None

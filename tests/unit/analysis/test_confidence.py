@@ -15,10 +15,10 @@ from feddbn.core.statistics.moments import Moments
 from feddbn.data import read_sites
 from feddbn.errors import ParameterError, ResidualsWarning, UnitsWarning
 from feddbn.federation.protocol.site import Site
-from feddbn.model.curves import Curve, Product
 from feddbn.model.dbn import DBN
 from feddbn.model.graph import AncestralGraph
 from feddbn.runtime.simulated.in_process import InProcessFederation
+from support.networks import make_curve, make_product
 from support.saying import refused
 from support.sites import federation_of
 
@@ -278,8 +278,8 @@ def test_straight_lines_have_the_same_table_whether_curves_were_looked_for_or_no
 
 
 def test_an_edge_without_an_average_slope_is_an_edge_whatever_the_threshold():
-    curve, product = Curve(0, 1, 1, 0.0, 1.0, (0.5,)), Product(0, 1, 1, 1, 0.3, (0.0, 0.0), (1.0, 1.0))
-    full = DBN(np.zeros((2, 2)), np.zeros((1, 2, 2)), ["a", "b"], curves=[curve], products=[product])
+    parts = [make_curve(0, 1, 1, 0.0, 1.0, (0.5,)), make_product(0, 1, 1, 1, 0.3, (0.0, 0.0), (1.0, 1.0))]
+    full = DBN(np.zeros((2, 2)), np.zeros((1, 2, 2)), ["a", "b"]).with_parts(parts)
     replicates, curved = np.zeros((4, 2, 2, 2)), np.zeros((4, 2, 2, 2), dtype=bool)
     curved[:3, 1, 0, 1] = True
     table = confidence_table(full, replicates, threshold=0.1, curved=curved).set_index(KEY)

@@ -65,7 +65,8 @@ def test_a_noiseless_network_has_no_likelihood_and_constant_residuals_no_normali
 )
 def test_every_cell_is_that_of_the_array(name, given, value, first):
     dbn = random_dbn(4, n_lags=2, seed=3)
-    array, frame = getattr(dbn, name)(*given), getattr(dbn.frames, name)(*given)
+    array = getattr(dbn, name)(*given)
+    frame = dbn.tidy(array, value, first=first)
     assert frame.columns.tolist() == ["source", "target", "step", value]
     assert len(frame) == array.size
     for row in frame.sample(20, random_state=0).to_dict("records"):
