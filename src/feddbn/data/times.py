@@ -208,6 +208,7 @@ Freq = str | int | float | pd.Timedelta | pd.DateOffset | np.timedelta64 | None
 _DAY = 86_400 * 10**9
 _MONTHS = {"MonthBegin": 1, "MonthEnd": 1, "QuarterBegin": 3, "QuarterEnd": 3, "YearBegin": 12, "YearEnd": 12}
 _MOST_STEPS = 20_000
+_FIRST = 100
 _NUMBER = re.compile(r"\d*\.?\d+(e-?\d+)?")
 _NUMBERS = ("integer", "decimal")
 # Differences that rounding leaves are not worth a word.
@@ -382,16 +383,17 @@ class StepCounter:
     def _count_months(self, ticks: IntArray, goes_on: NDArray[np.bool_]) -> None:
         """Count months between neighbouring dates, as long as they are on one day of their months, or at ends of months."""
         assert self._months is not None
-        dates = local_dates(ticks, self._zone)
-        day, month = np.asarray(dates.day), np.diff(np.asarray(dates.year * 12 + dates.month))
-        is_same = day[1:] == day[:-1]
-        if not is_same[goes_on].all():
+        month, goes = np.zeros(0, dtype=np.int64), goes_on
+        # As a rule the first dates show that there are no months between them.
+        for n in (_FIRST, len(ticks)):
+            dates, goes = local_dates(ticks[:n], self._zone), goes_on[: max(n - 1, 0)]
+            day, month = np.asarray(dates.day), np.diff(np.asarray(dates.year * 12 + dates.month))
             is_end = np.asarray(dates.is_month_end)
-            is_same |= is_end[1:] & is_end[:-1]
-        if not is_same[goes_on].all() or (np.diff(dates.asi8)[goes_on & (month == 0)] > 0).any():
-            self._months = None
-            return
-        month = month[goes_on]
+            is_same = (day[1:] == day[:-1]) | (is_end[1:] & is_end[:-1])
+            if not is_same[goes].all() or (np.diff(dates.asi8)[goes & (month == 0)] > 0).any():
+                self._months = None
+                return
+        month = month[goes]
         self._months.update(month[month > 0].tolist())
 
     def clock(self, jitter: float = 0.0, declared: Clock | None = None) -> Clock:
