@@ -42,7 +42,7 @@ Sites = dict[str, list[pd.DataFrame]]
 Rows = list[np.ndarray]
 ONE = ("OneShotDBN", "FDBNL")
 SUMS = (*ONE, "LatentDBN", "MomentSummary")
-BASELINES = ("Average", "Vote", "LocalOnly", "BestSite")
+BASELINES = ("Average", "LocalOnly")
 
 
 @dataclass(frozen=True)
@@ -264,22 +264,12 @@ def fit(case: tuple[str, int]) -> dict[str, dict[str, Any]]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
-                out[f"{name}-{seed}/{method}"] = found(_fitted(getattr(feddbn, method), kind, sites))
+                out[f"{name}-{seed}/{method}"] = found(getattr(feddbn, method)(**(kind.settings or {})).fit(sites))
             except FeddbnError as error:
                 out[f"{name}-{seed}/{method}"] = {
                     "refused": str(getattr(error, "code", "") or type(error).__name__)
                 }
     return out
-
-
-def _fitted(method: Any, kind: Kind, sites: Sites) -> Any:
-    """A fitted estimator; the site that is best by its own number of rows stands for the truth that BestSite wants."""
-    import feddbn
-
-    given = dict(kind.settings or {})
-    if method.__name__ != "BestSite":
-        return method(**given).fit(sites)
-    return method(**given).fit(sites, truth=feddbn.LocalOnly(**given).fit(sites).dbns_["s0"])
 
 
 def record() -> dict[str, dict[str, Any]]:

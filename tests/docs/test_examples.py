@@ -17,7 +17,6 @@ from feddbn.errors import ResultWarning
 PUBLIC = (
     "feddbn",
     "feddbn.data",
-    "feddbn.preflight",
     "feddbn.engine",
     "feddbn.errors",
     "feddbn.method_table",

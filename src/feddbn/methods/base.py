@@ -27,8 +27,10 @@ from feddbn.core.statistics.moments import Moments, dependences, safe_roots
 from feddbn.core.statistics.survey import FEWEST_SITES
 from feddbn.core.threads import one_thread
 from feddbn.data import SiteData, check_sites, read_sites, summary
+from feddbn.data.doubts import certain_doubts
 from feddbn.data.layout import Layout
-from feddbn.data.memory import check_magnitudes, with_columns
+from feddbn.data.made_up import filled_in
+from feddbn.data.site import check_magnitudes, with_columns
 from feddbn.errors import (
     DataError,
     DependentColumnsWarning,
@@ -54,8 +56,6 @@ from feddbn.model.dbn import DBN
 from feddbn.model.definitions import far_definitions
 from feddbn.model.dynamics import rows_with_past
 from feddbn.model.trends import fit_trend
-from feddbn.preflight import quick_warnings
-from feddbn.preflight.made_up import filled_in
 from feddbn.results.edge_table import without_direction
 from feddbn.results.identities import Identity, near_identities
 from feddbn.results.remarks import (
@@ -400,7 +400,7 @@ class FederatedEstimator(ShownEstimator, BaseEstimator, Generic[S]):  # type: ig
         self.sites_ = summary(sites, n_lags)
         self._tell(*far_definitions(as_read.values(), self._rows.definitions))
         declared = [name for name in layout.keys.values() if name is not None]
-        found = quick_warnings(data, sites, self.sites_, n_lags, declared, not self._rows.fills)
+        found = certain_doubts(sites, self.sites_, n_lags, declared, not self._rows.fills)
         if not self._rows.is_settled:
             maps = self._rows.given.cell_maps
             found += filled_in(

@@ -10,9 +10,10 @@ import pytest
 
 import feddbn
 from feddbn.data import PLAUSIBLE, SqlTable, read_sites
-from feddbn.data.read import reading_steps
-from feddbn.data.streaming import FileSite
+from feddbn.data.read import read_all
+from feddbn.data.readings import StepTable
 from feddbn.errors import DataError, ParameterError
+from support.files import in_files
 
 LONG = {"series": "stay", "time": "t", "names": "what", "values": "x"}
 
@@ -187,7 +188,7 @@ def test_readings_need_times() -> None:
 
 
 def remarks(site: object, code: str) -> list[dict[str, object]]:
-    return [dict(one.values) for one in site.remarks if one.code == code]  # type: ignore[attr-defined]
+    return [dict(one.values) for one in site.findings if one.code == code]  # type: ignore[attr-defined]
 
 
 def test_what_is_averaged_and_left_out_is_counted_for_each_site() -> None:
@@ -217,6 +218,12 @@ def test_limits_of_wide_rows_are_counted_and_ready_ones_have_a_word() -> None:
         feddbn.Layout(limits="icu")
 
 
+def steps_of(data: object, **read: object) -> StepTable:
+    found = read_all(data, feddbn.Layout(**read), is_looked_at=True).steps
+    assert found is not None
+    return found
+
+
 def regular(step: str, seed: int) -> pd.DataFrame:
     """A reading of two variables about every step, one of five of them twice as often."""
     rng = np.random.default_rng(seed)
@@ -235,15 +242,16 @@ def test_the_step_that_is_chosen_keeps_most_readings_apart_at_all_sites(step: st
         assert found["part"] == pytest.approx(5 / 6, abs=0.02)
 
 
-@pytest.mark.parametrize("stream_bytes", [0, 2**20])
-def test_the_table_of_steps_is_that_of_pandas_wherever_rows_are(tmp_path: Path, stream_bytes: int) -> None:
+@pytest.mark.parametrize("batch_rows", [500, 10**6])
+def test_the_table_of_steps_is_that_of_pandas_wherever_rows_are(tmp_path: Path, batch_rows: int) -> None:
     long = table(3, 3000).drop_duplicates(["stay", "t", "what"])
     path = tmp_path / "long.csv"
     long.to_csv(path, index=False)
-    found = reading_steps(path, feddbn.Layout(**LONG), stream_bytes)
+    with in_files(batch_rows):
+        found = steps_of(path, **LONG)
     since = long["t"] - pd.Timestamp("1970-01-01", tz="UTC")
     for step in ("30min", "1h", "4h"):
-        k = found.steps.index(step)
+        k = found.texts.index(step)
         cells = long.assign(n=since // pd.Timedelta(step)).drop_duplicates(["stay", "n", "what"])
         assert found.kept[k] == pytest.approx(len(cells) / len(long))
         ends = cells.groupby("stay")["n"]
@@ -255,21 +263,21 @@ def test_the_table_of_steps_is_that_of_pandas_wherever_rows_are(tmp_path: Path, 
 @pytest.mark.parametrize("times", [[0, 1, 3, 4], [0.0, 0.5, 2.5, 4.0]])
 def test_steps_of_numbers_may_be_parts_of_their_unit(times: list[float]) -> None:
     rows = pd.DataFrame({"t": times, "x": [1.0, 2.0, 3.0, 4.0]})
-    found = reading_steps(rows, feddbn.Layout(time="t"))
+    found = steps_of(rows, time="t", irregular="average", freq=1)
     for step in (0.5, 1.0, 2.0):
-        k, n = found.steps.index(f"{step:g}"), {t // step for t in times}
+        k, n = found.texts.index(f"{step:g}"), {t // step for t in times}
         assert found.kept[k] == len(n) / 4
         assert found.filled[k, 0] == pytest.approx(len(n) / (max(n) - min(n) + 1))
 
 
 def test_a_site_that_is_refused_is_not_counted() -> None:
     rows = pd.DataFrame({"t": [0, 1, 2, 3], "x": 1.0})
-    alone = reading_steps({"a": rows}, feddbn.Layout(time="t"))
-    both = reading_steps({"a": rows, "b": rows.assign(x=np.inf)}, feddbn.Layout(time="t"))
+    alone = steps_of({"a": rows}, time="t", freq="auto")
+    both = steps_of({"a": rows, "b": rows.assign(x=np.inf)}, time="t", freq="auto")
     np.testing.assert_array_equal(alone.kept, both.kept)
     np.testing.assert_array_equal(alone.filled, both.filled)
     with pytest.raises(DataError):
-        reading_steps({"b": rows.assign(x=np.inf)}, feddbn.Layout(time="t"))
+        read_sites({"b": rows.assign(x=np.inf)}, time="t", freq="auto")
 
 
 def test_check_says_what_steps_keep_and_which_limits_hold() -> None:
@@ -306,28 +314,17 @@ def test_tables_of_any_size_give_the_bits_of_memory(tmp_path: Path, wide: bool) 
     memory = read_sites(long, **read)
     path = tmp_path / "all.parquet"
     long.to_parquet(path, index=False)
-    whole = read_sites(path, stream_bytes=0, **read)
-    assert isinstance(next(iter(whole.values())), FileSite)
-    cut = read_sites(SqlTable(f"SELECT * FROM '{path}' ORDER BY t, stay, ward"), stream_bytes=0, **read)
-    for found in (whole, cut):
-        assert {name: joined_bits(site) for name, site in found.items()} == {
-            name: joined_bits(site) for name, site in memory.items()
-        }
+    for source in (path, SqlTable(f"SELECT * FROM '{path}' ORDER BY t, stay, ward")):
+        with in_files():
+            found = read_sites(source, **read)
+            assert {name: joined_bits(site) for name, site in found.items()} == {
+                name: joined_bits(site) for name, site in memory.items()
+            }
         for name, site in found.items():
             assert site.step == memory[name].step
-            assert {one.code: one.values for one in site.remarks} == {
-                one.code: one.values for one in memory[name].remarks
+            assert {one.code: one.values for one in site.findings} == {
+                one.code: one.values for one in memory[name].findings
             }
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("batch_rows", [7, 64, 1000])
-def test_batches_change_no_bit(tmp_path: Path, batch_rows: int) -> None:
-    path = tmp_path / "a.csv"
-    table(6).to_csv(path, index=False)
-    memory = read_sites(path, freq="2h", missing="keep", **LONG)["a"]
-    site = FileSite(path, batch_rows=batch_rows, freq="2h", missing="keep", **LONG)
-    assert joined_bits(site) == joined_bits(memory)
 
 
 def joined_bits(site: object) -> list[tuple[object, ...]]:

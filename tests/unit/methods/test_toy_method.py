@@ -107,7 +107,10 @@ def run_over_messages(policy: SitePolicy, directory: Path, **attendance):
         protection = Protection(settings.state, name, policy)
         site = Site(name, data[name])
         return SiteEndpoint(
-            site, MemoryStore(name), checks=study_checks(settings, policy), guards=protection.guards
+            site,
+            MemoryStore(name),
+            checks=study_checks(settings, policy, site.data),
+            guards=protection.guards,
         )
 
     names = tuple(data)

@@ -13,12 +13,12 @@ import pytest
 import feddbn
 from feddbn import DBN
 from feddbn.findings import Finding, Findings
-from feddbn.preflight import preflight
 from feddbn.report.graph_plots import BOTH, NEGATIVE, POSITIVE, graph_svg
 from feddbn.report.record import read_record
 from feddbn.report.verdicts import verdicts
 from feddbn.results.result import Result
 from feddbn.words import card as words_of
+from support.files import doubts_of
 from support.mixed_networks import mixed_network
 from support.networks import curved, make_curve
 from support.report_results import curved_dbn
@@ -150,7 +150,7 @@ def test_a_result_shows_verdicts_warnings_and_the_truth(fitted, data):
 def test_findings_show_level_place_and_cure():
     rows = np.random.default_rng(0).normal(size=(200, 2))
     rows[5:8, 0] = -999.0
-    found = preflight({"<a>": pd.DataFrame(rows, columns=["<b>x</b>", "y"])})
+    found = doubts_of({"<a>": pd.DataFrame(rows, columns=["<b>x</b>", "y"])})
     shown = card(found)
     words = words_of(found[0])
     assert words.detail in shown.text

@@ -29,7 +29,6 @@ from numpy.typing import NDArray
 
 from feddbn.core.arrays import FloatArray, may_lack_cells
 from feddbn.errors import DataError
-from feddbn.findings import Finding
 
 CHUNK_ROWS = 4096
 
@@ -290,58 +289,6 @@ class SiteView:
     def recordings(self) -> Iterator[Recording]:
         """Yield the recordings as they are seen."""
         return map(self.seen, self.data.recordings())
-
-
-@dataclass(frozen=True)
-class FinerSite(SiteView):
-    """A site on a finer step than that of its rows: within a segment empty rows come between them.
-
-    Attributes
-    ----------
-    every
-        How many of the finer steps lie between two rows.
-    finer
-        The finer step as text.
-    remarks
-        What was decided on reading.
-    """
-
-    every: int
-    finer: str | None = None
-    remarks: tuple[Finding, ...] = ()
-
-    @property
-    def step(self) -> str | None:
-        """The finer step."""
-        return self.finer
-
-    @property
-    def n_dropped_rows(self) -> int:
-        """Rows that were left out when the site was read."""
-        return int(getattr(self.data, "n_dropped_rows", 0))
-
-    def seen(self, recording: Recording) -> Recording:
-        """With empty rows in between."""
-        return _Finer(recording, self.every)
-
-
-@dataclass(frozen=True)
-class _Finer(RecordingView):
-    every: int
-
-    def blocks(self) -> Iterator[Block]:
-        for block in self.recording.blocks():
-            n, d = block.values.shape
-            if not n:
-                yield block
-                continue
-            # What follows the block before has empty rows before its first one, too.
-            first = 0 if block.starts_segment else self.every - 1
-            values = np.full((first + (n - 1) * self.every + 1, d), np.nan)
-            values[first :: self.every] = block.values
-            labels = None if block.labels is None else np.repeat(block.labels, self.every)[-len(values) :]
-            time = None if block.time is None else block.time * self.every - first
-            yield Block(values, block.starts_segment, labels, time)
 
 
 class CompleteRows(RecordingView):

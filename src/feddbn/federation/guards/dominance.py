@@ -43,7 +43,7 @@ from feddbn.core.designs.recordings import (
     training_site,
 )
 from feddbn.core.statistics.effective import own_parts
-from feddbn.data.memory import AlignedSite
+from feddbn.data.site import with_columns
 from feddbn.federation.protocol.rows import RowsQuestion
 from feddbn.federation.protocol.site import Guard, Here
 from feddbn.federation.protocol.task import Question, Task, View
@@ -194,10 +194,10 @@ class DominanceGuard(Guard):
         """Refuse if these columns, in some part of the rows, have a combination that is about few rows."""
         designs = _without_repeats([*own, *others])
         names = tuple(dict.fromkeys(name for design in designs for name in design.variables))
-        data = here.data
+        data: SiteData = here.data
         if set(names) - set(data.variables):
             assert self._data is not None
-            data = AlignedSite(names, self._data)
+            data = with_columns(self._data, names)
             if isinstance(here.data, WithoutRows):
                 data = WithoutRows(data, here.data.left_out, here.data.order, here.data.ends_segments)
         is_whole = view.is_whole or view.are_pairs

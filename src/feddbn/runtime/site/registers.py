@@ -24,7 +24,7 @@ import numpy as np
 
 from feddbn.core.arrays import BoolArray
 from feddbn.core.designs.recordings import Recording, RowNumbers, SiteData
-from feddbn.data.memory import AlignedSite
+from feddbn.data.site import with_columns
 from feddbn.errors import FileError, SiteRefused, StateError
 from feddbn.federation.guards.dominance import ToldColumns
 from feddbn.federation.guards.row_set_guard import Ids, RowTable, UsedRows
@@ -167,7 +167,7 @@ class FileRowBook:
         names = tuple(self._data.variables if variables is None else variables)
         if names not in self._now:
             version, order = self._known
-            self._now[names] = RowTable.of(AlignedSite(names, self._data), order, version, self._ledger.key)
+            self._now[names] = RowTable.of(with_columns(self._data, names), order, version, self._ledger.key)
         return self._now[names]
 
     def used(self) -> tuple[UsedRows, ...]:

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from feddbn.core.designs.recordings import Block
-from feddbn.data import read_sites
-from feddbn.data.memory import ArrayRecording, MemorySite
+from feddbn.data import Recording, read_sites
+from feddbn.data import Site as DataSite
 from feddbn.errors import BudgetExceeded, ParameterError
 from feddbn.federation.guards.noise import DpGuard
 from feddbn.federation.protocol.site import Here, Site, site_task
@@ -110,7 +110,7 @@ def test_number_of_guaranteed_sites_must_fit():
 
 def test_rows_of_moments_are_units_too():
     rng = np.random.default_rng(0)
-    data = MemorySite(("a", "b"), [ArrayRecording("r", (Block(rng.normal(size=(9, 2))),))])
+    data = DataSite(("a", "b"), [Recording("r", (Block(rng.normal(size=(9, 2))),))])
     program = site_task("gram.rows")
     here, question = Here("a", data, {}), GramQuestion(n_lags=2, variables=("a", "b"))
     rows = list(program.units(here, question, "row"))

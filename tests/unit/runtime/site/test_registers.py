@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("cryptography")
 from feddbn.core.designs.recordings import Block
-from feddbn.data.memory import ArrayRecording, MemorySite
+from feddbn.data import Recording, Site
 from feddbn.errors import AggregationError, FileError, StateError
 from feddbn.federation.guards.row_set_guard import UsedRows
 from feddbn.federation.protocol.messages import SiteRecord
@@ -79,7 +79,7 @@ def test_pruning_old_runs_keeps_the_register(tmp_path):
 
 
 def _site(*recordings):
-    return MemorySite(("u", "v"), [ArrayRecording(str(k), blocks) for k, blocks in enumerate(recordings)])
+    return Site(("u", "v"), [Recording(str(k), blocks) for k, blocks in enumerate(recordings)])
 
 
 def test_the_version_of_data_is_their_content_and_hides_it():
@@ -99,7 +99,7 @@ def test_the_version_of_data_is_their_content_and_hides_it():
 
 
 def site_of(*recordings):
-    return MemorySite(("u", "v"), [ArrayRecording(name, (Block(x),)) for name, x in recordings])
+    return Site(("u", "v"), [Recording(name, (Block(x),)) for name, x in recordings])
 
 
 def test_rows_are_remembered_over_versions_of_the_data(tmp_path):

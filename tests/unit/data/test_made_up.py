@@ -11,10 +11,10 @@ import pytest
 import feddbn
 from feddbn.core.designs.cells import MappedSite, triples
 from feddbn.core.designs.recordings import Block
-from feddbn.data.memory import ArrayRecording, MemorySite
+from feddbn.data import Recording, Site
+from feddbn.data.made_up import filled_in, made_up_sums
 from feddbn.errors import ParameterError
 from feddbn.federation.sums.gram import GramQuestion, require_separate_units
-from feddbn.preflight.made_up import filled_in, made_up_sums
 from feddbn.words import say
 from support.saying import only
 
@@ -35,10 +35,7 @@ def with_gaps(x: np.ndarray, kept: float = 0.6, seed: int = 1) -> pd.DataFrame:
 
 
 def told(*sites: np.ndarray) -> dict[str, tuple[str, float]]:
-    data = {
-        f"s{k}": MemorySite(("x0", "x1", "x2"), [ArrayRecording("r", (Block(x),))])
-        for k, x in enumerate(sites)
-    }
+    data = {f"s{k}": Site(("x0", "x1", "x2"), [Recording("r", (Block(x),))]) for k, x in enumerate(sites)}
     return {
         name: (one.values["kinds"][name], share)
         for one in filled_in(data)
@@ -126,7 +123,7 @@ def test_emptied_cells_are_those_that_were_made_also_where_a_segment_is_cut():
     text = ('made_up={"x0": "lines", "x1": "repeats"}',)
     for cuts in ([], [7, 100, 101, 250]):
         blocks = [Block(part, starts_segment=k == 0) for k, part in enumerate(np.split(x, cuts))]
-        site = MemorySite(("x0", "x1", "x2"), [ArrayRecording("r", tuple(blocks))])
+        site = Site(("x0", "x1", "x2"), [Recording("r", tuple(blocks))])
         (recording,) = MappedSite(site, text).recordings()
         seen = np.concatenate([block.values for block in recording.blocks()])
         np.testing.assert_array_equal(seen, expected)
@@ -136,7 +133,7 @@ def test_segments_do_not_touch_and_sites_may_be_stacked():
     x = np.array([[0.0], [1.0], [2.0], [3.0]])
     blocks = (Block(x[:2]), Block(x[2:]))
     (recording,) = MappedSite(
-        MemorySite(("a",), [ArrayRecording("r", blocks)]), ('made_up={"a": "lines"}',)
+        Site(("a",), [Recording("r", blocks)]), ('made_up={"a": "lines"}',)
     ).recordings()
     assert not np.isnan(np.concatenate([block.values for block in recording.blocks()])).any()
     both = triples(np.stack([x, 2 * x]))

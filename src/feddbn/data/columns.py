@@ -11,15 +11,17 @@ from collections.abc import Collection, Mapping
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
+from feddbn.data.profile import Profile
 from feddbn.data.units import conversion
 from feddbn.findings import Finding
-from feddbn.preflight.profile import SiteProfile
 
 __all__ = [
     "CODES",
     "check_codes",
     "check_units",
     "check_values",
+    "constants",
+    "empty_columns",
     "is_code",
     "rows_held",
     "sentinels",
@@ -35,30 +37,24 @@ def is_code(value: float) -> bool:
     return value in CODES or abs(value) >= 1e20
 
 
-def sentinels(site: SiteProfile) -> dict[str, tuple[float, int]]:
+def sentinels(site: Profile, only_codes: bool = False) -> dict[str, tuple[float, int]]:
     """Return column -> (value, count) where one extreme value is repeated far outside all others."""
     found: dict[str, tuple[float, int]] = {}
-    for name in site.numeric:
-        held = list(site.column(name))
-        for side in ("lowest", "highest"):
-            extremes = [getattr(one, side) for one, _ in held]
-            sign = 1.0 if side == "lowest" else -1.0
-            value = sign * min(sign * float(e.value[j]) for e, (_, j) in zip(extremes, held, strict=True))
-            if not np.isfinite(value):
+    for side in (site.lowest, site.highest):
+        for name in site.numeric:
+            j = site.place[name]
+            value, following, count = float(side.value[j]), float(side.following[j]), int(side.count[j])
+            if only_codes and not is_code(value):
                 continue
-            mine = [(e, j) for e, (_, j) in zip(extremes, held, strict=True) if e.value[j] == value]
-            others = [e.value[j] for e, (_, j) in zip(extremes, held, strict=True) if e.value[j] != value]
-            following = sign * min(sign * float(v) for v in [*others, *(e.following[j] for e, j in mine)])
-            count = sum(int(e.count[j]) for e, j in mine)
             if _is_apart(site, name, value, following, count):
                 found[name] = (value, count)
     return found
 
 
-def _is_apart(site: SiteProfile, name: str, value: float, following: float, count: int) -> bool:
+def _is_apart(site: Profile, name: str, value: float, following: float, count: int) -> bool:
     if count < (2 if is_code(value) else 5) or not np.isfinite(following):
         return False
-    rest = np.concatenate([one.head[:, j] for one, j in site.column(name)])
+    rest = site.head(name)
     rest = rest[np.isfinite(rest) & (rest != value)]
     if len(rest) < 10:
         return False
@@ -67,52 +63,55 @@ def _is_apart(site: SiteProfile, name: str, value: float, following: float, coun
     return bool(spread > 0 and abs(value - following) > 2 * spread and abs(value - middle) > 4 * spread)
 
 
-def check_values(site: SiteProfile, told: Collection[str] = ()) -> list[Finding]:
+def check_values(site: Profile, told: Collection[str] = ()) -> list[Finding]:
     """Return the findings about the columns of a site; few values of `told` columns are known."""
     codes = sentinels(site)
     return [
+        *empty_columns(site),
         *_missing(site),
         *_text(site),
         *check_codes(site, codes),
-        *_constants(site),
+        *constants(site),
         *_shapes(site, codes, told),
         *check_held(site),
     ]
 
 
-def _missing(site: SiteProfile) -> list[Finding]:
-    n = sum(one.n_rows for one in site.long)
-    shares = {name: site.total("n_missing", name) / n for name in site.chosen} if n else {}
-    out = [
+def empty_columns(site: Profile) -> list[Finding]:
+    """Return a finding for each column without any value."""
+    return [
         Finding("empty-column", "warning", {"site": site.name}, (name,))
-        for name, share in shares.items()
-        if share == 1
+        for name in site.chosen
+        if site.n_rows and site.n_missing[site.place[name]] == site.n_rows
     ]
-    gappy = sorted((name for name in shares if 0 < shares[name] < 1), key=lambda name: -shares[name])
-    if gappy:
-        columns = tuple(name for name in site.chosen if name in gappy)
-        values = {"site": site.name, "shares": {name: shares[name] for name in gappy}}
-        out.append(Finding("missing", "note", values, columns))
-    return out
 
 
-def _text(site: SiteProfile) -> list[Finding]:
+def _missing(site: Profile) -> list[Finding]:
+    shares = {name: float(site.n_missing[site.place[name]] / max(site.n_rows, 1)) for name in site.chosen}
+    gappy = {name: share for name, share in shares.items() if 0 < share < 1}
+    if not gappy:
+        return []
+    worst_first = dict(sorted(gappy.items(), key=lambda one: -one[1]))
+    return [Finding("missing", "note", {"site": site.name, "shares": worst_first}, tuple(gappy))]
+
+
+def _text(site: Profile) -> list[Finding]:
     out = []
     for name in site.chosen:
+        j = site.place[name]
         if name.startswith("Unnamed: "):
             continue
-        n_text, n_numbers = site.total("n_text", name), site.total("n_numbers", name)
-        if any(one.is_date[j] for one, j in site.column(name)):
+        if site.is_date[j]:
             how, cure = ("other-dates", {}) if site.is_timed else ("dates", {"time": name})
             values: dict[str, object] = {"site": site.name, "how": how}
             out.append(Finding("undeclared-time", "error", values, (name,), cure))
-        elif n_text:
-            values = {"site": site.name, "n_text": n_text, "n_numbers": n_numbers}
+        elif site.n_text[j]:
+            values = {"site": site.name, "n_text": int(site.n_text[j]), "n_numbers": int(site.n_numbers[j])}
             out.append(Finding("text-cells", "error", values, (name,)))
     return out
 
 
-def check_codes(site: SiteProfile, codes: dict[str, tuple[float, int]]) -> list[Finding]:
+def check_codes(site: Profile, codes: dict[str, tuple[float, int]]) -> list[Finding]:
     """Return the findings about codes for missing, as `sentinels` found them."""
     groups: dict[float | None, list[str]] = {}
     for name, (found, _) in codes.items():
@@ -129,21 +128,18 @@ def check_codes(site: SiteProfile, codes: dict[str, tuple[float, int]]) -> list[
     ]
 
 
-def _constants(site: SiteProfile) -> list[Finding]:
-    flat = tuple(
-        name
-        for name in site.numeric
-        if len({float(e.value[j]) for one, j in site.column(name) for e in (one.lowest, one.highest)}) == 1
-        and sum(one.n_rows for one in site.long) > 1
-    )
+def constants(site: Profile) -> list[Finding]:
+    """Return a finding if columns never change."""
+    is_flat = (site.lowest.value == site.highest.value) & (site.n_rows > 1)
+    flat = tuple(name for name in site.numeric if is_flat[site.place[name]])
     return [Finding("constant", "warning", {"site": site.name}, flat)] if flat else []
 
 
-def _shapes(site: SiteProfile, codes: dict[str, tuple[float, int]], told: Collection[str]) -> list[Finding]:
+def _shapes(site: Profile, codes: dict[str, tuple[float, int]], told: Collection[str]) -> list[Finding]:
     stuck: list[str] = []
     few: list[str] = []
     for name in site.numeric:
-        heads = [one.head[:, k] for one, k in site.column(name)]
+        heads = [one[:, site.place[name]] for one in site.heads]
         x = np.concatenate(heads)
         x = x[np.isfinite(x) & (x != codes.get(name, (np.nan, 0))[0])]
         n_values = len(np.unique(x))
@@ -173,12 +169,12 @@ _OFTEN = 0.5
 _FEW_VALUES = 4
 
 
-def check_held(site: SiteProfile) -> list[Finding]:
+def check_held(site: Profile) -> list[Finding]:
     """Return a finding if some columns are held for a regular number of rows while another one changes more often."""
     held: dict[str, int] = {}
     changing = 0.0
     for name in site.numeric:
-        heads = [one.head[:, k] for one, k in site.column(name)]
+        heads = [one[:, site.place[name]] for one in site.heads]
         steps = [np.diff(head[np.isfinite(head)]) for head in heads]
         n = sum(len(step) for step in steps)
         changing = max(changing, sum(int((step != 0).sum()) for step in steps) / n if n else 0.0)
@@ -243,7 +239,7 @@ _QUARTILES = 1.349
 """Between the quartiles of a Gaussian lie so many standard deviations."""
 
 
-def check_units(sites: Mapping[str, SiteProfile], told: Collection[str] = ()) -> list[Finding]:
+def check_units(sites: Mapping[str, Profile], told: Collection[str] = ()) -> list[Finding]:
     """Return the findings about columns that a known change of unit would bring from far off to where other sites are.
 
     Honest sites differ in level and spread, too, but hardly by what a change of unit does to both at once. Medians and
@@ -275,9 +271,9 @@ def check_units(sites: Mapping[str, SiteProfile], told: Collection[str] = ()) ->
     return out
 
 
-def _quarters(site: SiteProfile, name: str) -> FloatArray:
+def _quarters(site: Profile, name: str) -> FloatArray:
     """(3,) the quartiles of a column, NaN with few values."""
-    x = np.concatenate([one.head[:, j] for one, j in site.column(name)])
+    x = site.head(name)
     x = x[np.isfinite(x)]
     return np.quantile(x, [0.25, 0.5, 0.75]) if len(x) >= _FEWEST_CELLS else np.full(3, np.nan)
 

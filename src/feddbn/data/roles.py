@@ -22,13 +22,14 @@ from numpy.typing import NDArray
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.statistics.survey import SMALL_MEAN, SPREAD
+from feddbn.data.profile import Profile
 from feddbn.findings import Finding
-from feddbn.preflight.profile import SiteProfile
 
 __all__ = ["check_index", "check_keys", "propose_kinds", "role"]
 
 _SHORTEST_KEY = 20
 _MOST_RECORDINGS = 20
+_FEW_ROWS = 64
 _ID_NAME = re.compile(
     r"(^|[_\W])(id|pid|patients?|subjects?|subj|sub|cases?|person|participant|session|run|recording|series|"
     r"stay|visit|admission|unit|device|machine)s?(\d|$|[_\W])",
@@ -78,7 +79,7 @@ def role(x: FloatArray) -> Role | None:
     return None
 
 
-def check_keys(site: SiteProfile) -> list[Finding]:
+def check_keys(site: Profile) -> list[Finding]:
     """Return the findings about the columns of a site."""
     roles = _roles(site)
     changes = _changes(site)
@@ -99,34 +100,35 @@ def check_keys(site: SiteProfile) -> list[Finding]:
     return out + _ids(site, set(roles))
 
 
-def _changes(site: SiteProfile) -> dict[str, NDArray[np.intp]]:
+def _changes(site: Profile) -> dict[str, NDArray[np.intp]]:
     """Return column -> rows of the first long recording at which it changes."""
-    one = next((one for one in site.long if len(one.head) >= _SHORTEST_KEY), None)
+    one = next((one for one in site.heads if len(one) >= _SHORTEST_KEY), None)
     if one is None:
         return {}
-    return {name: np.flatnonzero(np.diff(one.head[:, j]) != 0) + 1 for name, j in one.place.items()}
+    return {name: np.flatnonzero(np.diff(one[:, j]) != 0) + 1 for name, j in site.place.items()}
 
 
-def _roles(site: SiteProfile) -> dict[str, Role]:
+def _roles(site: Profile) -> dict[str, Role]:
     """Return column -> the role it has in every recording that is long enough."""
-    found: dict[str, list[Role | None]] = {}
-    for one in site.long[:_MOST_RECORDINGS]:
-        head = one.head
+    # A column without a name is a saved index; a fit refuses it with a sentence of its own.
+    found = {name: list[Role | None]() for name in site.columns if not name.startswith("Unnamed: ")}
+    for head in site.heads[:_MOST_RECORDINGS]:
         if len(head) < _SHORTEST_KEY:
             continue
-        for j, name in enumerate(one.columns):
-            found.setdefault(name, []).append(role(head[:, j]))
+        # As a rule a few rows show that a column is neither whole numbers nor rises all the time.
+        few = head[:_FEW_ROWS]
+        may_be = (few == np.rint(few)).all(axis=0) | (few[1:] > few[:-1]).all(axis=0)
+        found = {name: roles for name, roles in found.items() if may_be[site.place[name]]}
+        for name, roles in found.items():
+            roles.append(role(head[:, site.place[name]]))
     return {
         name: roles[0]
         for name, roles in found.items()
-        # A column without a name is a saved index; a fit refuses it with a sentence of its own.
-        if not name.startswith("Unnamed: ")
-        and roles[0] is not None
-        and all(r is not None and r.kind == roles[0].kind for r in roles)
+        if roles and roles[0] is not None and all(r is not None and r.kind == roles[0].kind for r in roles)
     }
 
 
-def _glued(site: SiteProfile, counter: str, names: list[str], outer: list[str], n: int) -> Finding:
+def _glued(site: Profile, counter: str, names: list[str], outer: list[str], n: int) -> Finding:
     """`names` change exactly where the counter starts again, `outer` at some of these places."""
     columns = [*names[:1], *outer[:1]]
     roles = dict(zip(("series", "site"), columns, strict=False))
@@ -135,23 +137,23 @@ def _glued(site: SiteProfile, counter: str, names: list[str], outer: list[str], 
     return Finding("glued", "warning", values, (*columns, counter), cure)
 
 
-def _finding(site: SiteProfile, name: str, found: Role) -> list[Finding]:
-    one, j = next(iter(site.column(name)))
+def _finding(site: Profile, name: str, found: Role) -> list[Finding]:
+    one, j = site.heads[0], site.place[name]
     where = {"site": site.name}
     declared = {"time": name}
     is_left_out = name not in site.chosen
-    is_known = site.is_timed if one.is_date[j] else _is_timed(site)
+    is_known = site.is_timed if site.is_date[j] else _is_timed(site)
     if found.kind in ("time", "rising", "shuffled") and is_known:
         # Another time is not looked for; whole numbers that never fall are hardly ever measured.
-        x = one.head[:, j]
-        if is_left_out or found.kind == "shuffled" or one.is_date[j] or (x != np.rint(x)).any():
+        x = one[:, j]
+        if is_left_out or found.kind == "shuffled" or site.is_date[j] or (x != np.rint(x)).any():
             return []
         return [Finding("undeclared-time", "warning", {**where, "how": "second"}, (name,))]
     if found.kind in ("time", "rising"):
         within = _within(site, name) if found.kind == "rising" else None
         if within is not None:
             return [Finding("undeclared-time", "warning", {**where, "how": "together"}, (name, within))]
-        values = {**where, "how": found.kind, "is_date": bool(one.is_date[j])}
+        values = {**where, "how": found.kind, "is_date": bool(site.is_date[j])}
         return [Finding("undeclared-time", "warning", values, (name,), declared)]
     if found.kind == "shuffled":
         return [Finding("shuffled-time", "warning", where, (name,), {**declared, "sort": True})]
@@ -168,34 +170,33 @@ def _finding(site: SiteProfile, name: str, found: Role) -> list[Finding]:
     return [Finding("blocks", "note", values, (name,), {"series": name})]
 
 
-def _is_timed(site: SiteProfile) -> bool:
+def _is_timed(site: Profile) -> bool:
     """Whether the times of the rows are known, or a column of dates is there that tells them."""
-    return site.is_timed or any(one.is_date.any() for one in site.long)
+    return site.is_timed or bool(site.is_date.any())
 
 
-def _within(site: SiteProfile, name: str) -> str | None:
+def _within(site: Profile, name: str) -> str | None:
     """A column that rises as long as this one stays and starts again where it rises: quarters within years."""
-    one, j = next(iter(site.column(name)))
-    stays = np.diff(one.head[:, j]) == 0
-    for other, k in one.place.items():
-        steps, x = np.diff(one.head[:, k]), one.head[:, k]
+    one, j = site.heads[0], site.place[name]
+    stays = np.diff(one[:, j]) == 0
+    for other, k in site.place.items():
+        steps, x = np.diff(one[:, k]), one[:, k]
         is_whole = bool((x == np.rint(x)).all())
         if other != name and is_whole and (steps[stays] > 0).all() and (steps[~stays] < 0).all():
             return other
     return None
 
 
-def _ids(site: SiteProfile, known: set[str]) -> list[Finding]:
+def _ids(site: Profile, known: set[str]) -> list[Finding]:
     """Columns that are one whole number per recording, another one in each."""
-    recordings = site.long
-    if len(recordings) < 2:
+    if len(site.heads) < 2:
         return []
+    low, high = (np.array([end.reduce(one) for one in site.heads]) for end in (np.fmin, np.fmax))
     out = []
     for name in site.numeric:
-        held = list(site.column(name))
-        low = [float(one.lowest.value[j]) for one, j in held]
-        high = [float(one.highest.value[j]) for one, j in held]
-        if name not in known and low == high and len(set(low)) == len(low):
+        each = low[:, site.place[name]]
+        is_name = (each == high[:, site.place[name]]).all() and len(np.unique(each)) == len(each)
+        if name not in known and is_name:
             out.append(Finding("undeclared-id", "warning", {"site": site.name}, (name,)))
     return out
 
@@ -232,16 +233,8 @@ _STRAIGHT = 0.5
 Said = str | list[str] | dict[str, list[str]]
 
 
-def propose_kinds(sites: Mapping[str, SiteProfile], settled: Collection[str]) -> list[Finding]:
+def propose_kinds(sites: Mapping[str, Profile], settled: Collection[str]) -> list[Finding]:
     """Return one note with the kinds of all columns that are no numbers on a line; `settled` columns are left out."""
-    found = proposed_kinds(sites, settled)
-    if not found:
-        return []
-    return [Finding("kinds", "note", {"kinds": found}, tuple(found), {"kinds": found})]
-
-
-def proposed_kinds(sites: Mapping[str, SiteProfile], settled: Collection[str] = ()) -> dict[str, Said]:
-    """Return column -> its kind as `kinds=` takes it, for columns that all sites have."""
     profiles = list(sites.values())
     first = profiles[0].chosen if profiles else ()
     common = [name for name in first if name not in settled and all(name in one.chosen for one in profiles)]
@@ -253,13 +246,12 @@ def proposed_kinds(sites: Mapping[str, SiteProfile], settled: Collection[str] = 
             said = _of_texts(profiles, name)
         if said is not None:
             found[name] = said
-    return found
+    return [Finding("kinds", "note", {"kinds": found}, tuple(found), {"kinds": found})] if found else []
 
 
-def _values(profiles: list[SiteProfile], name: str) -> FloatArray:
+def _values(profiles: list[Profile], name: str) -> FloatArray:
     some = max(1, _MOST_ROWS // len(profiles))
-    parts = [np.concatenate([one.head[:, j] for one, j in site.column(name)])[:some] for site in profiles]
-    x = np.concatenate(parts)
+    x = np.concatenate([site.head(name)[:some] for site in profiles])
     return np.asarray(x[np.isfinite(x)])
 
 
@@ -305,10 +297,9 @@ def _skewness(x: FloatArray) -> float:
     return float((z**3).mean())
 
 
-def _of_texts(profiles: list[SiteProfile], name: str) -> Said | None:
-    held = [pair for one in profiles for pair in one.column(name)]
-    n_text = sum(one.total("n_text", name) for one in profiles)
-    n_numbers = sum(one.total("n_numbers", name) for one in profiles)
+def _of_texts(profiles: list[Profile], name: str) -> Said | None:
+    held = [(one, one.place[name]) for one in profiles]
+    n_text, n_numbers = (sum(int(getattr(one, n)[j]) for one, j in held) for n in ("n_text", "n_numbers"))
     names = sorted(set().union(*(one.texts[j] for one, j in held)))
     is_few = 2 <= len(names) <= _MOST_LEVELS and n_text >= max(_SHORTEST, _ROWS_A_LEVEL * len(names))
     if n_numbers or not is_few or any(one.is_date[j] for one, j in held):

@@ -1,4 +1,4 @@
-"""`preflight.roles`: undeclared times and names of recordings, ignored indexes, proposed kinds."""
+"""`data.roles`: undeclared times and names of recordings, ignored indexes, proposed kinds."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import pytest
 
 import feddbn
 from feddbn.data import read_sites
+from feddbn.data.columns import rows_held
 from feddbn.data.kinds import read_kinds
-from feddbn.preflight import preflight
-from feddbn.preflight.columns import rows_held
-from feddbn.preflight.roles import check_index, role
+from feddbn.data.roles import check_index, role
+from support.files import doubts_of
 from support.wards import ward, wards
 
 N = 120
@@ -74,14 +74,14 @@ def test_measurements_have_no_other_role(column):
     ],
 )
 def test_an_undeclared_column_is_told_with_its_cure(column, code, cure):
-    (finding,) = preflight({"a": ward(N).assign(extra=column)})
+    (finding,) = doubts_of({"a": ward(N).assign(extra=column)})
     assert (finding.code, finding.about, finding.cure) == (code, ("extra",), cure)
 
 
 def test_a_switched_input_is_a_note_and_one_number_per_recording_its_name():
-    (finding,) = preflight({"a": ward(N).assign(valve=np.repeat([0, 1], 60))}).of("blocks")
+    (finding,) = doubts_of({"a": ward(N).assign(valve=np.repeat([0, 1], 60))}).of("blocks")
     assert finding.level == "note"
-    findings = preflight({"a": [ward(N, k).assign(person=40 + k) for k in range(3)]})
+    findings = doubts_of({"a": [ward(N, k).assign(person=40 + k) for k in range(3)]})
     assert [finding.code for finding in findings if "person" in finding.about] == ["undeclared-id"]
 
 
@@ -95,15 +95,15 @@ def test_a_switched_input_is_a_note_and_one_number_per_recording_its_name():
     ],
 )
 def test_an_index_that_a_fit_ignores_is_told(index, how):
-    (finding,) = preflight({"a": ward(N).set_index(index)})
+    (finding,) = doubts_of({"a": ward(N).set_index(index)})
     assert (finding.code, finding.values["how"]) == ("ignored-index", how)
 
 
 def test_a_plain_or_declared_index_is_no_finding():
     for index in (pd.RangeIndex(N), pd.Index(np.arange(5, N + 5)), pd.date_range("2024-01-01", periods=N)):
         assert check_index(index, "a") == []
-        assert preflight({"a": ward(N).set_index(index)}) == []
-    declared = preflight({"a": ward(N).set_index(PATIENTS)}, series="patient", time="hour")
+        assert doubts_of({"a": ward(N).set_index(index)}) == []
+    declared = doubts_of({"a": ward(N).set_index(PATIENTS)}, series="patient", time="hour")
     assert not declared.of("ignored-index")
 
 
@@ -116,7 +116,7 @@ def with_column(draw: Any, n_sites: int = 3) -> dict[str, pd.DataFrame]:
 
 def proposed(data: object, **options: Any) -> Any:
     """The kinds that are proposed; empty if none is."""
-    found = preflight(data, **options).of("kinds")
+    found = doubts_of(data, **options).of("kinds")
     assert all((one.level, "site" in one.values) == ("note", False) for one in found)
     return found[0].cure["kinds"] if found else {}
 
@@ -170,7 +170,7 @@ def test_what_one_site_cannot_have_is_not_proposed():
 
 def test_declared_kinds_are_not_proposed_and_read_by_the_check_too():
     data = with_column(lambda rng, n: rng.choice(["a", "b", "c"], n))
-    assert preflight(data, kinds={"x": ["a", "b", "c"]}) == []
+    assert doubts_of(data, kinds={"x": ["a", "b", "c"]}) == []
     found = feddbn.check(data, kinds={"x": ["a", "b"]})
     assert [(one.code, one.level, one.values["site"]) for one in found] == [
         ("refused", "error", name) for name in data
@@ -187,7 +187,7 @@ def test_the_proposal_can_be_declared_as_it_is():
     kinds = proposed(data)
     assert [one.name for one in read_kinds(kinds, tuple(kinds))] == ["categorical", "binary", "count"]
     read_sites(data, kinds=kinds)
-    assert not any(finding.level == "error" for finding in preflight(data, kinds=kinds))
+    assert not any(finding.level == "error" for finding in doubts_of(data, kinds=kinds))
     assert proposed(data, kinds=kinds) == {}
 
 
@@ -205,7 +205,7 @@ def held_every(k: int, n: int = 300, seed: int = 0) -> np.ndarray:
 @pytest.mark.parametrize("k", [2, 12])
 def test_a_column_held_for_some_rows_is_named_with_their_number(k):
     noise = np.random.default_rng(1).standard_normal(300)
-    (finding,) = preflight({"a": pd.DataFrame({"slow": held_every(k), "quick": noise})}).of("held")
+    (finding,) = doubts_of({"a": pd.DataFrame({"slow": held_every(k), "quick": noise})}).of("held")
     assert (finding.level, finding.about, finding.values["n_rows"]) == ("warning", ("slow",), k)
 
 
@@ -215,8 +215,8 @@ def test_columns_that_change_or_stay_irregularly_or_all_alike_are_no_reason_to_w
     rounded = np.rint(3 * rng.standard_normal(300))
     frame = pd.DataFrame({"events": events, "rounded": rounded, "noise": rng.standard_normal(300)})
     alike = pd.DataFrame({"a": held_every(5), "b": held_every(5, seed=4)})
-    assert not preflight({"a": frame}).of("held")
-    assert not preflight({"a": alike}).of("held")
+    assert not doubts_of({"a": frame}).of("held")
+    assert not doubts_of({"a": alike}).of("held")
     assert rows_held([np.repeat(rng.standard_normal(40), rng.geometric(0.2, 40))]) is None
     assert rows_held([np.empty(0)]) is None
 
