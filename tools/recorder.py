@@ -264,7 +264,9 @@ def fit(case: tuple[str, int]) -> dict[str, dict[str, Any]]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
-                out[f"{name}-{seed}/{method}"] = found(getattr(feddbn, method)(**(kind.settings or {})).fit(sites))
+                out[f"{name}-{seed}/{method}"] = found(
+                    getattr(feddbn, method)(**(kind.settings or {})).fit(sites)
+                )
             except FeddbnError as error:
                 out[f"{name}-{seed}/{method}"] = {
                     "refused": str(getattr(error, "code", "") or type(error).__name__)
