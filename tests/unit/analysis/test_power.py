@@ -39,7 +39,7 @@ def test_everything_that_costs_rows_makes_the_smallest_effect_larger():
 
 
 def test_a_pilot_gives_sizes_and_network():
-    data = feddbn.simulate(4, 1, 2, 400, mean_degree=1, noise_scale=[0.3, 1, 2, 5], random_state=700)
+    data = feddbn.simulate(4, 1, 2, 1000, mean_degree=1, noise_scale=[0.3, 1, 2, 5], random_state=700)
     pilot = Result.from_estimator(feddbn.OneShotDBN(check_residuals=False).fit(data.sites))
     plan, usual = (feddbn.power(800, sites=2, fdr=0.1, **one) for one in ({"pilot": pilot}, {"variables": 4}))
     assert plan.rule.tested == 16
