@@ -350,8 +350,8 @@ def explained_shares(scatter: FloatArray, C: FloatArray) -> FloatArray:
     return total
 
 
-N_NETWORKS, FEWER_NETWORKS = 24, 4
-"""Resamples, and with more variables than `MANY_NODES`."""
+N_NETWORKS = 24
+"""Resamples; of more variables than `MANY_NODES` none are drawn."""
 
 
 @dataclass(frozen=True)
@@ -477,16 +477,15 @@ class OrderLearner:
         """
         rows, d, kind = found.search.moments, limits.d, found.noise.kind
         whole = Moments(n, rows.mean, rows.scatter * (n / rows.n))
-        resamples = (redrawn(whole, rng) for _ in range(N_NETWORKS if d <= MANY_NODES else FEWER_NETWORKS))
-
+        if d > MANY_NODES:
+            fixed = compelled_edges(found.support, fixed_directions(found.search, found.support))
+            return replace(found, shares=Shares.of_one(found.support, whole, self.criterion.c, fixed))
         networks = []
-        for moments in resamples:
+        for _ in range(N_NETWORKS):
+            moments = redrawn(whole, rng)
             fits = fits_of(moments, d, self.groups)
             search = OrderSearch(moments, limits, self.criterion.for_orders, kind, fits)
-            # Of many variables a shaken order takes as long as the first one.
-            best = (
-                search.run_shaken(found.network, rng) if d <= MANY_NODES else search.run_from(found.network)
-            )
+            best = search.run_shaken(found.network, rng)
             if not fits.is_priced:
                 best = search.select_edges(best, self.criterion)
             networks.append((best.support, _settled(search, best, curves_direct)))

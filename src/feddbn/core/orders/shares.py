@@ -12,8 +12,10 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
+from scipy.special import expit
 
 from feddbn.core.arrays import BoolArray, FloatArray
+from feddbn.core.statistics.moments import Moments, correlations
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,21 @@ class Shares:
         edges = np.mean([support for support, _ in networks], axis=0)
         settled = np.mean([known for _, known in networks], axis=0)
         return cls(edges, settled, len(networks))
+
+    @classmethod
+    def of_one(cls, support: BoolArray, moments: Moments, price: float, settled: BoolArray) -> Self:
+        """From one network: how probable each edge is beside the others, by what it pays for itself (BIC, Raftery 1995)."""
+        d, n = support.shape[1], moments.n
+        R = correlations(moments.scatter)[0]
+        edges = np.zeros(support.shape)
+        for j in range(d):
+            parents = np.flatnonzero(support[:, j])
+            if len(parents):
+                inverse = np.linalg.pinv(R[np.ix_([j, *parents], [j, *parents])], hermitian=True)
+                partial = inverse[0, 1:] ** 2 / (inverse[0, 0] * np.diag(inverse)[1:])
+                gain = -n * np.log1p(-np.clip(partial, 0.0, 1.0 - 1e-12)) - price * np.log(n)
+                edges[parents, j] = expit(gain / 2)
+        return cls(edges, np.where(settled, edges[:d], 0.0), 1)
 
     @property
     def links(self) -> FloatArray:
