@@ -230,8 +230,8 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
         exchanged scores. 0 means that the data cannot tell.
     edge_probabilities_
         DataFrame source, target, lag, weight, probability, strength, presence, direction, oriented. `probability` is the
-        share of networks, each learned from parts of the rows drawn with weights of their own, that have the edge: what would
-        come again with other recordings and sites (docs/edge-confidence.md). The network has the edges above one half, and
+        share of networks, each learned from moments that as many rows could have, that have the edge: what would come again
+        with other recordings and sites (docs/edge-confidence.md). The network has the edges above one half, and
         links of which both directions together are; with `fdr` that decides instead. `weight` is 0 without the edge;
         `strength` is the share of the target's variance that the source explains over all lags. Edges above one half by
         strength, then the others by probability. Of contemporaneous edges `presence` is the probability of a link either way,
