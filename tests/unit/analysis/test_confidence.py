@@ -134,7 +134,7 @@ def test_edges_of_the_order_search_at_high_probability_are_right() -> None:
     # A reduced form of the first table of docs/measurements.md on edge confidence.
     right, told = [], []
     for seed in range(4):
-        federation = simulate(d=5, n_lags=1, n_sites=4, n_samples=256, mean_degree=2, random_state=seed)
+        federation = simulate(d=5, n_lags=1, n_sites=4, n_samples=512, mean_degree=2, random_state=seed)
         table = confidence(OneShotDBN(n_lags=1), federation.sites, 8, random_state=seed, progress=told.append)
         sure = table[table["probability"] >= 0.9]
         stack = federation.truth.adjacency_matrices

@@ -27,7 +27,7 @@ from feddbn.runtime.server.conduct import run_study
 from feddbn.runtime.server.coordinator import Coordinator
 from feddbn.runtime.settings import SiteSettings
 from feddbn.runtime.simulated.in_process import InProcessFederation
-from feddbn.runtime.site.open_site import read_data, study_checks
+from feddbn.runtime.site.open_site import study_checks
 from feddbn.runtime.site.protection import Protection
 from feddbn.words import say
 from support.faults import LocalExchange, MemoryJournal, MemoryStore
@@ -148,7 +148,7 @@ def deployed(policy, given, directory, cells=CODED):
     def endpoint(name):
         settings = SiteSettings(name=name, data=directory, state=directory / name)
         guards = Protection(settings.state, name, policy).guards
-        checks = study_checks(settings, policy, read_data(settings))
+        checks = study_checks(settings, policy, data[name])
         return SiteEndpoint(Site(name, data[name]), MemoryStore(name), checks=checks, guards=guards)
 
     exchange = LocalExchange(tuple(data), endpoint)
