@@ -116,6 +116,8 @@ format: $(VENV)/.test-installed
 bench: $(VENV)/.bench-installed
 	$(BIN)/python benchmarks/demo_table.py 10
 	$(BIN)/python benchmarks/run.py --full
+	$(BIN)/python -m benchmarks truth
+	$(BIN)/python -m benchmarks replicate
 
 # About an hour: ONLY=few-rows takes some guards out, not all.
 mutants: $(VENV)/.test-installed
@@ -124,6 +126,7 @@ mutants: $(VENV)/.test-installed
 bench-quick: $(VENV)/.bench-installed
 	$(BIN)/python benchmarks/demo_table.py 2
 	$(BIN)/python benchmarks/run.py --quick
+	$(BIN)/python -m benchmarks truth --kind clean --seeds 2
 
 # Every file of every version has its hash, so the lock serves all systems; what is resolved is held to what is installed here.
 # The old files are out of the way first: uv would keep their hashes, also where some are missing.

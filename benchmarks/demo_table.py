@@ -18,7 +18,7 @@ def main(n_seeds: int, d: int = 10, n_samples: int = 512) -> None:
     rows: dict[str, list[list[float]]] = {}
     for seed in range(n_seeds):
         fed = simulate(d=d, n_lags=1, n_sites=10, n_samples=n_samples, random_state=seed)
-        for line in compare(read_sites(fed.sites), default_methods(fed.truth, False), {}, fed.truth):
+        for line in compare(read_sites(fed.sites), default_methods(False), {}, fed.truth):
             assert line.scores is not None
             cells = [line.scores[part][key] for part in "WA" for key in ("shd", "tpr", "fdr")]
             rows.setdefault(line.method.label, []).append([*cells, line.seconds])

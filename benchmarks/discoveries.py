@@ -9,7 +9,7 @@
 Every network is fitted once with ``fdr=0.1``; its q-values also tell the discoveries at .2. False is a lagged edge that the
 truth does not have, or a contemporaneous link that it has neither way. The share is 0 where nothing was found. The first
 networks of every row are also fitted by the score (BIC), and by PCMCI+ (ParCorr, alpha .1) with Benjamini and Hochberg's rule
-of its own package. Our fits have ``average=False``, which is faster. "said" counts fits whose finding `discoveries` is a
+of its own package. "said" counts fits whose finding `discoveries` is a
 warning: the data contradict what the level rests on.
 """
 
@@ -78,12 +78,12 @@ def trials(key: str, seed: int, methods: tuple[str, ...]) -> Iterator[dict[str, 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             if method == "fdr":
-                model = feddbn.OneShotDBN(fdr=LEVELS[0], average=False).fit(fed.sites)
+                model = feddbn.OneShotDBN(fdr=LEVELS[0]).fit(fed.sites)
                 table, names = model.edge_probabilities_, model.dbn_.variables
                 found = {level: edges_at(table, level, names) for level in LEVELS}
                 said = any(one.level == "warning" for one in model.findings_.of("discoveries"))
             elif method == "bic":
-                model = feddbn.OneShotDBN(average=False).fit(fed.sites)
+                model = feddbn.OneShotDBN().fit(fed.sites)
                 found = {0.0: (model.W_, model.A_)}
             else:
                 found = {LEVELS[0]: pcmci_plus_of_sites(recordings, alpha=0.1, fdr=LEVELS[0])}

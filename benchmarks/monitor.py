@@ -87,7 +87,7 @@ def watched(rows: np.ndarray, noise: str, looks: int, names: bool) -> Iterator[M
     """A monitor after each look; `names` is whether it matters what it names."""
     center = "recording" if noise == "short" else "none"
     prepare = replace(AS_THEY_ARE, center=center)
-    options = {"features": "linear", "average": False, "use_nongaussian": False, "resamples": 0}
+    options = {"features": "linear", "use_nongaussian": False}
     model = OneShotDBN(1, prepare=prepare, noise_variance="free", check_residuals=False, **options)
     if not names:
         # Edges do not matter for false alarms, and this is quicker.

@@ -4,8 +4,8 @@
 
 Settings are drawn, not chosen. Promised powers are spread from .5 to .95. The effect with that power, as `feddbn.power` says,
 is planted as lagged edges, as many as the setting states, into further networks of the kind that the planner states.
-`OneShotDBN` with its usual treatment of rows learns from simulated series whose recordings have levels of their own. It takes
-no resamples and no average over orders, which change no edge where noise variances differ, and does not look at residuals.
+`OneShotDBN` with its usual treatment of rows learns from simulated series whose recordings have levels of their own. It does
+not look at residuals.
 Where a pilot is given, it is a fit of 600 rows of the network that the study is about.
 """
 
@@ -62,10 +62,8 @@ def fitted(one: dict, network: Linear, seed: int):
     rng = np.random.default_rng(seed)
     protection = "noise" if one["masked"] else "exact"
     federation = feddbn.simulated(series(network, one, rng), protection=protection, random_state=seed)
-    quick = {"resamples": 0, "check_residuals": False, "use_nongaussian": False, "features": "linear"}
-    return feddbn.OneShotDBN(one["n_lags"], federation=federation, average=False, **quick, **one["way"]).fit(
-        None
-    )
+    quick = {"check_residuals": False, "use_nongaussian": False, "features": "linear"}
+    return feddbn.OneShotDBN(one["n_lags"], federation=federation, **quick, **one["way"]).fit(None)
 
 
 def simulated_power(one: dict, effect: float, n_edges: int, seed: int, fixed: Linear | None):

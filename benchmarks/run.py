@@ -22,7 +22,7 @@ for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
 
 RESULTS = Path(__file__).parent / "results"
-PARTS = ("against_naive", "scaling", "against_peers", "arena", "nonlinear")
+PARTS = ("scaling", "against_peers", "arena")
 
 
 def main() -> None:
@@ -58,30 +58,22 @@ def main() -> None:
 
 
 def plot(found: list[dict], path: Path) -> None:
-    """Seconds over each axis, log-log, and the ratios to the naive transcription."""
+    """Seconds over each axis, log-log."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
     curves = [t for t in found if t["title"].startswith("FDBNL over ")]
-    ratios = [t for t in found if t["title"].startswith("FDBNL against the paper")]
-    if not curves and not ratios:
+    if not curves:
         return
-    n_plots = len(curves) + bool(ratios)
-    figure, axes = plt.subplots(1, n_plots, figsize=(3.6 * n_plots, 3.2), squeeze=False)
-    for ax, table in zip(axes[0], curves, strict=False):
+    figure, axes = plt.subplots(1, len(curves), figsize=(3.6 * len(curves), 3.2), squeeze=False)
+    for ax, table in zip(axes[0], curves, strict=True):
         axis = table["title"].rsplit(" ", 1)[1]
         column = table["columns"].index(axis)
         ax.loglog([row[column] for row in table["rows"]], [row[4] for row in table["rows"]], "o-")
         ax.set_xlabel(axis)
         ax.set_ylabel("CPU seconds of a fit")
-    if ratios:
-        fit, ratio = (ratios[0]["columns"].index(name) for name in ("fit", "ratio"))
-        rows = [row for table in ratios for row in table["rows"] if row[fit] == "default"]
-        axes[0][-1].bar(range(len(rows)), [row[ratio] for row in rows])
-        axes[0][-1].set_xticks(range(len(rows)), [f"d={row[0]}\nK={row[1]}" for row in rows], fontsize=7)
-        axes[0][-1].set_ylabel("times faster than the naive fit")
     figure.tight_layout()
     figure.savefig(path, dpi=110)
     plt.close(figure)

@@ -137,7 +137,6 @@ def make_study(variables: tuple[str, ...], when_missing: str) -> Study:
                 "noise_variance": "free",
                 "use_nongaussian": False,
                 "check_residuals": False,
-                "resamples": 0,
                 "prepare": dict(AS_THEY_ARE),
             },
             "privacy": {"secure_aggregation": True},

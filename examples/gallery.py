@@ -12,17 +12,14 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 import feddbn
-from feddbn import FDBNL, PFDBNL, ChangingDBN, ContinuousDBN, Monitor, OneShotDBN, RateNetwork
-from feddbn.model.curves import Curve
+from feddbn import FDBNL, PFDBNL, ChangingDBN, Monitor, OneShotDBN
+from feddbn.model.nodes import Part, Term
 from feddbn.report import (
     plot_changes,
     plot_convergence,
-    plot_curves,
     plot_effects,
     plot_evidence,
-    plot_fit,
     plot_forecast,
-    plot_horizons,
     plot_outlook,
     plot_process_graph,
     plot_responses,
@@ -90,13 +87,13 @@ def curves() -> Axes:
     W, A = np.zeros((4, 4)), 0.3 * np.eye(4)[None]
     W[0, 1], A[0, 1, 2], A[0, 2, 3] = -0.5, -0.3, 0.2
     bends = [
-        Curve(0, 1, 0, 0.0, 1.0, (0.5, 0.3)),
-        Curve(1, 2, 1, 0.0, 1.2, (0.6,)),
-        Curve(3, 2, 0, 0.0, 1.1, (-0.7,), "quadratic"),
+        Part(1, Term(((0, 0),), "spline", (0.0,), (1.0,)), [0.5, 0.3]),
+        Part(2, Term(((1, 1),), "spline", (0.0,), (1.2,)), [0.6]),
+        Part(2, Term(((3, 0),), "quadratic", (0.0,), (1.1,)), [-0.7]),
     ]
-    truth = feddbn.DBN(W, A, names, noise_variances=np.full(4, 0.6), curves=bends)
+    truth = feddbn.DBN(W, A, names, noise_variances=np.full(4, 0.6)).with_parts(bends)
     sites = {f"site-{k}": truth.simulate(400, random_state=k) for k in range(6)}
-    return plot_curves(OneShotDBN(features="spline").fit(sites).dbn_, truth=truth)
+    return plot_effects(OneShotDBN(features="spline").fit(sites).dbn_, truth=truth)
 
 
 def changes() -> Axes:
@@ -167,39 +164,6 @@ def outlook() -> Axes:
     return plot_outlook(ahead, "ward", history=record["ward"].tail(20))
 
 
-@cache
-def stays() -> tuple[ContinuousDBN, RateNetwork]:
-    """Six vital signs of 80 stays at four sites, read at random times, each sign at 60 % of them."""
-    rates = np.diag([-0.5, -0.9, -0.7, -1.1, -0.25, -0.15])
-    names = ["pulse", "pressure", "oxygen", "breathing", "temperature", "oxygen_given"]
-    rates[0, 1], rates[1, 0], rates[4, 0], rates[5, 2], rates[2, 3] = 0.4, -0.3, 0.25, 0.3, -0.5
-    truth = RateNetwork.driven(rates, np.ones(6), names, nugget=np.full(6, 0.2), step="1h")
-    rng, sites = np.random.default_rng(7), {}
-    for site in range(4):
-        parts = []
-        for stay in range(20):
-            times = np.cumsum(rng.exponential(0.5, 150))
-            rows = truth.sample(times, rng)
-            dates = pd.Timestamp("2024-03-01") + pd.to_timedelta(times, unit="h")
-            parts.append(rows.where(rng.random(rows.shape) < 0.6).assign(stay=stay, time=dates))
-        sites[f"site-{site}"] = pd.concat(parts)
-    return ContinuousDBN().fit(sites, series="stay", time="time"), truth
-
-
-def rates() -> Axes:
-    return plot_process_graph(stays()[0].rate_network_)
-
-
-def rates_horizons() -> Axes:
-    fit, truth = stays()
-    return plot_horizons(fit.rate_network_, truth=truth)
-
-
-def rates_fit() -> Axes:
-    fit = stays()[0]
-    return plot_fit(fit.fit_, fit.rate_network_)
-
-
 PICTURES: dict[str, Callable[[], Axes]] = {
     "process-graph": process_graph,
     "time-series-graph": time_series_graph,
@@ -213,9 +177,6 @@ PICTURES: dict[str, Callable[[], Axes]] = {
     "outlook": outlook,
     "forecast": forecast,
     "site-differences": site_difference,
-    "rates": rates,
-    "rates-horizons": rates_horizons,
-    "rates-fit": rates_fit,
 }
 
 

@@ -22,14 +22,14 @@ import numpy as np
 
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import ParameterError
-from feddbn.model.mechanisms import run
+from feddbn.model.dbn import DBN
+from feddbn.model.step import run
 from feddbn.sim import CORRUPTIONS
 from feddbn.sim.corruptions import corrupted, spreads, stream
-from feddbn.sim.federated import Recordings, SimulatedArrays, are_independent, draw_systems
-from feddbn.sim.series import advance, bend_systems, draw_shocks, in_units_of_causes
+from feddbn.sim.functions import bend_systems, network_of, units_of
 from feddbn.sim.settings import SimulationSettings
-from feddbn.sim.simulation import SimulatedFederation, federation_of
-from feddbn.sim.systems import System, first_stable
+from feddbn.sim.simulation import Recordings, SimulatedFederation, advance, federation_of
+from feddbn.sim.systems import System, draw_systems, first_stable
 
 STRENGTHS = {
     "unequal-noise": 2.0,
@@ -68,8 +68,8 @@ def simulate(corruptions: Strengths, random_state: int = 0, **more: Any) -> Simu
     given = {name: corruptions[name] for name in STRENGTHS if name in corruptions}
     strengths = {name: STRENGTHS[name] if value is None else value for name, value in given.items()}
     _check(strengths, settings)
-    arrays = _arrays(settings, strengths, np.random.default_rng(random_state))
-    return federation_of(arrays, {**asdict(settings), "random_state": random_state})
+    made = _drawn(settings, strengths, np.random.default_rng(random_state))
+    return replace(made, parameters={**asdict(settings), "random_state": random_state})
 
 
 def names() -> tuple[str, ...]:
@@ -78,7 +78,14 @@ def names() -> tuple[str, ...]:
 
 
 def _check(strengths: dict[str, float], settings: SimulationSettings) -> None:
-    shaped = strengths.keys() & {"tanh", "squares", "stopping-edges", "slow-levels"}
+    shaped = strengths.keys() & {
+        "tanh",
+        "squares",
+        "stopping-edges",
+        "slow-levels",
+        "sum-column",
+        "duplicate",
+    }
     if settings.kinds_of_all or (shaped and (settings.effects != "linear" or settings.interactions)):
         raise ParameterError(f"{', '.join(strengths)} change linear systems of continuous variables.")
     if {"tanh", "squares"} <= strengths.keys():
@@ -87,10 +94,10 @@ def _check(strengths: dict[str, float], settings: SimulationSettings) -> None:
         raise ParameterError("'slow-levels' needs n_lags >= 1.")
 
 
-def _arrays(
+def _drawn(
     settings: SimulationSettings, strengths: dict[str, float], rng: np.random.Generator
-) -> SimulatedArrays:
-    """As `feddbn.sim.simulate_arrays`; every corruption has a stream of its own."""
+) -> SimulatedFederation:
+    """As `feddbn.simulate` draws; every corruption has a stream of its own."""
     seeds = np.random.SeedSequence(rng.integers(0, 2**32, size=4).tolist()).spawn(4)
     structure_seed, series_seed, corruption_seed, shape_seed = seeds
     rngs = {name: stream(corruption_seed, name) for name in (*strengths, "columns")}
@@ -101,28 +108,26 @@ def _arrays(
         scales = scales * strengths["unequal-noise"] ** rngs["unequal-noise"].uniform(-1.0, 1.0, len(scales))
     if "slow-levels" in strengths:
         systems = [slow_levels(system, strengths["slow-levels"]) for system in systems]
-    systems = bend_systems(systems, settings, not are_independent(settings), shape_rng)
-    systems = in_units_of_causes(systems, settings.noise, scales, shape_rng)
+    systems = bend_systems(systems, settings, not settings.is_independent, shape_rng)
+    units, names = units_of(systems, settings.noise, scales, shape_rng), settings.variable_names
+    networks = {id(system): network_of(system, names, scales, units) for system in systems}
 
     plan = Recordings(settings)
-    generators = [np.random.default_rng(seed) for seed in series_seed.spawn(len(plan.sizes))]
-    values = draw_shocks(plan.sizes, generators, settings.noise, scales, plan.n_burned)
+    values = plan.shocks(slice(None), settings.noise, scales, series_seed)
     shocks = Shocks(values, plan.sites, plan.n_burned, scales)
     for name, strength in strengths.items():
         if name in NOISE:
             shocks = NOISE[name](shocks, strength, rngs[name])
     follows = [systems[system_of_site[k]] for k in plan.sites]
-    rows = plan.by_site(_series(follows, shocks, strengths, rngs))
+    rows = plan.by_site(_series(follows, networks, shocks, strengths, rngs))
 
     spread = spreads(rows)
     added = [(column.noise * float(spread @ column.weights)) ** 2 for column in columns]
     rows = [[add_to_rows(one, columns, spread, rngs["columns"]) for one in site] for site in rows]
-    truths = {id(system): add_to_system(system.with_product_edges(), columns) for system in systems}
+    truths = {key: add_to_network(dbn, columns, added) for key, dbn in networks.items()}
     rows = corrupted(rows, settings.strengths, corruption_seed)
-    drawn = plan.drawn(
-        rows, [truths[id(system)] for system in systems], system_of_site, np.append(scales**2, added)
-    )
-    return replace(drawn, variables=(*settings.variable_names, *(column.name for column in columns)))
+    chosen = [systems[s] for s in system_of_site]
+    return federation_of(rows, chosen, [truths[id(system)] for system in chosen])
 
 
 # Columns that are made of others -------------------------------------------------------------------------------------------
@@ -163,16 +168,18 @@ def add_to_rows(
     return np.column_stack([rows, *new])
 
 
-def add_to_system(system: System, columns: Sequence[NewColumn]) -> System:
-    """The system with a contemporaneous edge, of weight 1, from every part of a new column to it."""
+def add_to_network(dbn: DBN, columns: Sequence[NewColumn], variances: Sequence[float]) -> DBN:
+    """The network with a contemporaneous edge, of weight 1, from every part of a new column to it."""
     if not columns:
-        return system
-    d, m = len(system.W), len(columns)
-    W = np.pad(system.W, ((0, m), (0, m)))
+        return dbn
+    d, m = dbn.d, len(columns)
+    W, A = np.pad(dbn.W, ((0, m), (0, m))), np.pad(dbn.A, ((0, 0), (0, m), (0, m)))
     for k, column in enumerate(columns):
         W[:d, d + k] = column.weights
-    A = np.pad(system.A, ((0, 0), (0, m), (0, m)))
-    return replace(system, W=W, A=A, order=np.append(system.order, np.arange(d, d + m)))
+    if dbn.parts:
+        raise ParameterError("columns are added to linear systems only.")
+    names = (*dbn.variables, *(column.name for column in columns))
+    return DBN(W, A, names, noise_variances=np.append(dbn.noise_variances, variances))
 
 
 # Systems -------------------------------------------------------------------------------------------------------------------
@@ -237,11 +244,15 @@ def _shape(strengths: dict[str, float], scales: FloatArray) -> Shape:
 
 
 def _series(
-    systems: list[System], shocks: Shocks, strengths: dict[str, float], rngs: dict[str, np.random.Generator]
+    systems: list[System],
+    networks: Mapping[int, DBN],
+    shocks: Shocks,
+    strengths: dict[str, float],
+    rngs: dict[str, np.random.Generator],
 ) -> list[FloatArray]:
     """One (rows, d) array for each recording."""
     if not strengths.keys() & {"tanh", "squares", "stopping-edges"}:
-        return advance(systems, shocks.values, shocks.n_burned)
+        return advance([networks[id(system)] for system in systems], shocks.values, shocks.n_burned)
     later = {id(system): system for system in systems}
     if "stopping-edges" in strengths:
         rng, share = rngs["stopping-edges"], strengths["stopping-edges"]

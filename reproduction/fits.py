@@ -21,7 +21,7 @@ from feddbn.federation.programs.local_fits import local_fit_of_state
 from feddbn.federation.protocol.site import Site
 from feddbn.federation.sums.prepare import AS_THEY_ARE, Prepare
 from feddbn.model.dbn import DBN
-from feddbn.model.mechanisms import known
+from feddbn.model.nodes import known
 from feddbn.results.scoring import Scores, score, score_sites
 from feddbn.runtime.simulated.in_process import InProcessFederation
 from feddbn.sim.simulation import SimulatedFederation, simulate
@@ -126,7 +126,7 @@ class LocalNetworks:
 def baselines_of_local_fits(
     local: LocalNetworks, w_threshold: float, a_threshold: float
 ) -> dict[str, tuple[DBN, FloatArray]]:
-    """Ave and Vote with their scores ((p+1) d, d), as `Average` and `Vote` make them, from fits made once."""
+    """Ave and Vote with their scores ((p+1) d, d), the first as `Average` makes it, from fits made once."""
     d = len(local.variables)
     raw = np.mean(list(local.raw.values()), axis=0)
     required = np.zeros(raw.shape, dtype=bool)
@@ -155,7 +155,7 @@ def _local_results(
 
 
 def _distance(fed: SimulatedFederation, dbn: DBN) -> float:
-    """How `BestSite` compares a site's network with the truth (with all truths, if they differ)."""
+    """How far a site's network is from the truth (from all truths, if they differ)."""
     if fed.is_homogeneous:
         scores = score(fed.truth, dbn)
         return float(scores["W"]["shd"] + scores["A"]["shd"])

@@ -238,7 +238,7 @@ def _personal_estimates(heard: Heard, q: int, d: int) -> Iterator[dict[str, Floa
     for task, answers in heard:
         asked = task.question
         assert isinstance(asked, PersonalStep)
-        known = PersonalRound(asked.C[0], asked.rho2, asked.mu, asked.penalty, asked.alpha or 0.0, asked.rho1)
+        known = PersonalRound(asked.C, asked.rho2, asked.mu, asked.penalty, asked.alpha or 0.0, asked.rho1)
         for name, answer in answers.items():
             attacks.setdefault(name, PersonalAttack(q, d)).observe(known, answer)
         yield {name: attack.estimate() for name, attack in attacks.items()}

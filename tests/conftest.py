@@ -11,8 +11,6 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-pytest_plugins = ["support.light"]
-
 # The same examples everywhere: what passes here passes in continuous integration. `make test-all` takes "thorough".
 settings.register_profile("quick", settings.get_profile("ci"), max_examples=20)
 settings.register_profile("thorough", settings.get_profile("ci"), max_examples=200)

@@ -42,7 +42,7 @@ Sites = dict[str, list[pd.DataFrame]]
 Rows = list[np.ndarray]
 ONE = ("OneShotDBN", "FDBNL")
 SUMS = (*ONE, "LatentDBN", "MomentSummary")
-BASELINES = ("Average", "Vote", "LocalOnly", "BestSite")
+BASELINES = ("Average", "LocalOnly")
 
 
 @dataclass(frozen=True)
@@ -166,15 +166,6 @@ def _units(sites: Sites, rng: np.random.Generator) -> Sites:
     return sites
 
 
-def _irregular(sites: Sites, rng: np.random.Generator) -> Sites:
-    start = pd.Timestamp("2020-01-01")
-    return {
-        name: [r[keep].assign(time=start + pd.to_timedelta(np.flatnonzero(keep), "h"))]
-        for name, (r,) in sites.items()
-        for keep in [rng.random(len(r)) < 0.6]
-    }
-
-
 KINDS = {
     "clean": Kind((*SUMS, "PFDBNL", *BASELINES, "ChangingDBN")),
     "eight": Kind((*SUMS, "PFDBNL"), d=8, rows=(200, 200, 200)),
@@ -198,7 +189,6 @@ KINDS = {
     "changes": Kind(("ChangingDBN", "OneShotDBN"), rows=(300, 300), changes=True),
     "hidden": Kind(("LatentDBN", "OneShotDBN"), d=5, rows=(300, 300), spoil=_hidden),
     "units": Kind(ONE, spoil=_units),
-    "irregular": Kind(("ContinuousDBN",), d=3, rows=(600, 600), spoil=_irregular),
     "fdr": Kind(("OneShotDBN",), settings={"fdr": 0.1}),
     "paper": Kind(("FDBNL", "PFDBNL"), rows=(60, 60, 60), settings={"schedule": "paper"}),
 }  # fmt: skip
@@ -206,12 +196,11 @@ KINDS = {
 SEEDS = {
     "thirty": 2,
     "auto-lags": 3,
-    "irregular": 3,
     "fdr": 3,
     "paper": 3,
-    "clean": 6,
-    "eight": 6,
-    "empty": 6,
+    "clean": 7,
+    "eight": 7,
+    "empty": 7,
 }
 DATA_SETS = [(name, seed) for name in KINDS for seed in range(SEEDS.get(name, 4))]
 
@@ -227,7 +216,7 @@ def found(model: Any) -> dict[str, Any]:
     for name, dbn in networks.items():
         if dbn is not None:
             out |= {f"{where} {name}".strip(): value for where, value in _of_network(dbn)}
-    for table in ("edge_probabilities_", "rates_", "edges_"):
+    for table in ("edge_probabilities_", "edges_"):
         if isinstance(has.get(table), pd.DataFrame):
             out |= dict(_of_table(table, has[table]))
     for name in ("n_samples_", "status_", "n_lags_", "orientation_"):
@@ -275,23 +264,14 @@ def fit(case: tuple[str, int]) -> dict[str, dict[str, Any]]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
-                out[f"{name}-{seed}/{method}"] = found(_fitted(getattr(feddbn, method), kind, sites))
+                out[f"{name}-{seed}/{method}"] = found(
+                    getattr(feddbn, method)(**(kind.settings or {})).fit(sites)
+                )
             except FeddbnError as error:
                 out[f"{name}-{seed}/{method}"] = {
                     "refused": str(getattr(error, "code", "") or type(error).__name__)
                 }
     return out
-
-
-def _fitted(method: Any, kind: Kind, sites: Sites) -> Any:
-    """A fitted estimator; the site that is best by its own number of rows stands for the truth that BestSite wants."""
-    import feddbn
-
-    given = dict(kind.settings or {})
-    columns = {"time": "time"} if "time" in sites["s0"][0] else {}
-    if method.__name__ != "BestSite":
-        return method(**given).fit(sites, **columns)
-    return method(**given).fit(sites, truth=feddbn.LocalOnly(**given).fit(sites).dbns_["s0"])
 
 
 def record() -> dict[str, dict[str, Any]]:

@@ -43,12 +43,13 @@ new_network <- function(dbn, edges, about) {
     A = array(as.numeric(dbn$A), c(dbn$n_lags, d, d), dimnames = c(lags, named)),
     intercept = named_or_null(dbn$intercept, variables),
     noise_variances = named_or_null(dbn$noise_variances, variables),
-    is_straight = !length(dbn$curves) && !length(dbn$products) && !length(dbn$conditionals),
+    is_straight = !length(dbn$nodes),
     method = about$method,
     status = about$status$message,
     warnings = as.character(about$warnings)
   )
-  if (is.null(edges) && (length(dbn$curves) || length(dbn$products))) {
+  bases <- unlist(lapply(dbn$nodes$terms, function(terms) terms$basis))
+  if (is.null(edges) && any(bases != "value")) {
     refuse("this network has curves, and only a result lists their edges; give the file that feddbn fit wrote.")
   }
   # A result without edges has an empty list.

@@ -3,8 +3,6 @@ import pytest
 from reproduction.config import Experiment, parse_experiment
 from reproduction.tests.tiny import TINY
 
-pytest_plugins = ["support.light"]
-
 
 @pytest.fixture
 def tiny() -> Experiment:

@@ -28,12 +28,9 @@ if TYPE_CHECKING:
     from feddbn.federation.sums.prepare import Prepare as Prepare
     from feddbn.methods.base import simulated as simulated
     from feddbn.methods.baselines import Average as Average
-    from feddbn.methods.baselines import BestSite as BestSite
     from feddbn.methods.baselines import Dynotears as Dynotears
     from feddbn.methods.baselines import LocalOnly as LocalOnly
-    from feddbn.methods.baselines import Vote as Vote
     from feddbn.methods.changing import ChangingDBN as ChangingDBN
-    from feddbn.methods.continuous import ContinuousDBN as ContinuousDBN
     from feddbn.methods.fdbnl import FDBNL as FDBNL
     from feddbn.methods.latent import LatentDBN as LatentDBN
     from feddbn.methods.mixed import MixedDBN as MixedDBN
@@ -45,7 +42,6 @@ if TYPE_CHECKING:
     from feddbn.methods.summary import summary as summary
     from feddbn.model.dbn import DBN as DBN
     from feddbn.model.graph import AncestralGraph as AncestralGraph
-    from feddbn.model.rates import RateNetwork as RateNetwork
     from feddbn.model.summary import Summary as Summary
     from feddbn.report.progress import Progress as Progress
     from feddbn.results.scoring import Scores as Scores
@@ -67,7 +63,6 @@ _WHERE = {method.cls: method.module for method in METHODS.values()} | {
     "Prepare": "feddbn.federation.sums.prepare",
     "Rounds": "feddbn.federation.programs.fdbnl",
     "Progress": "feddbn.report.progress",
-    "RateNetwork": "feddbn.model.rates",
     "Scores": "feddbn.results.scoring",
     "Selection": "feddbn.methods.selection",
     "SimulatedFederation": "feddbn.sim.simulation",

@@ -41,7 +41,7 @@ HARM = (
     *("sentinel", "made-up-values", "stuck", "held", "constant", "empty-column"),
     # Sites differ, and the model is contradicted.
     *("sites-disagree", "disagreement", "other-relations", "two-rates", "scales"),
-    *("could-be-hidden", "residuals", "rates-do-not-fit", "near-identity", "pairs-unseen", "not-converged"),
+    *("could-be-hidden", "residuals", "near-identity", "pairs-unseen", "not-converged"),
 )
 """Codes of what turns a result over most surely, the worst first; within a level they come before all others."""
 

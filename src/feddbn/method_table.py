@@ -63,8 +63,6 @@ class Method:
         Whether a study of it may promise differential privacy: all it asks for are sums that sites can protect by noise.
     is_personal
         Whether it learns one network per site (``dbns_``).
-    needs_truth
-        Whether `fit` wants the true network; such a method is a yardstick, not a method.
     predicts
         Whether its weights are effects of straight lines, so that rows can be predicted with them alone.
     reads_scales
@@ -103,7 +101,6 @@ class Method:
     in_studies: bool = False
     takes_noise: bool = False
     is_personal: bool = False
-    needs_truth: bool = False
     predicts: bool = True
     reads_scales: bool = False
     plain_messages: tuple[str, str] | None = None
@@ -160,7 +157,6 @@ _ROUNDS = (
     "Before the rounds a site sends its second moments; without that sum, plain messages of an iterative method determine "
     "them after a few rounds.",
 )
-_NETWORK = ("Its own network.", "What a site sends is the network it learned alone.")
 _MOMENTS_AND_NETWORK = (
     "Its second moments and its own network.",
     "A site sends its second moments, and then the network it learned alone.",
@@ -181,7 +177,7 @@ _ROWS = (
         assumes="additive effects, straight or curved; one network for all sites; comparable units, unless "
         '`noise_variance="free"`',
         reveals="the survey; second moments of each row with its lags, skewness and kurtosis; products of residuals; "
-        "second moments of 12 resamples of its rows; if effects are curved, products of spline terms; "
+        "second moments of four parts of its rows; if effects are curved, products of spline terms; "
         + _ALONE,
         rounds="6; more if cells are empty, sites differ in scale, noise is autocorrelated or not Gaussian, or "
         "effects are curved",
@@ -213,28 +209,6 @@ _ROWS = (
         is_usual=False,
     ),
     Method(
-        name="continuous",
-        cls="ContinuousDBN",
-        module="feddbn.methods.continuous",
-        label="ContinuousDBN",
-        summary="rates of change in continuous time, from readings at any times",
-        assumes="a linear stochastic differential equation, feedback allowed, the same at all sites; reading times that do"
-        " not depend on the values",
-        reveals="counts and products of pairs of readings, by the time between them; before that, for which of these it "
-        "has enough readings (0 or 1)",
-        rounds="2",
-        gives="`rates_` with intervals and probabilities, effects after any time, forecasts at any time",
-        citation="this package; docs/continuous-time.md",
-        in_studies=True,
-        lag_reach=0,
-        predicts=False,
-        plain_messages=(
-            "Products of its readings by the time between them.",
-            "What a site sends in one round are sums of products of two readings, by the time between them.",
-        ),
-        is_usual=False,
-    ),
-    Method(
         name="mixed",
         cls="MixedDBN",
         module="feddbn.methods.mixed",
@@ -245,7 +219,7 @@ _ROWS = (
         reveals="counts of levels, rounded down to tens; products of the columns that stand for values; 4 to 12 sums of "
         "gradients and curvatures of likelihoods",
         rounds="5 to 14",
-        gives="one network of distributions (`conditionals_`): coefficients with standard errors, probabilities, counts",
+        gives="one network of distributions (`nodes_`): coefficients with standard errors, probabilities, counts",
         citation="this package; docs/mixed.md",
         in_studies=True,
         predicts=False,
@@ -361,36 +335,6 @@ _ROWS = (
         plain_messages=_MOMENTS_AND_NETWORK,
     ),
     Method(
-        name="vote",
-        cls="Vote",
-        module=_BASELINES,
-        label="Vote",
-        summary="edges that most sites find on their own",
-        assumes="linear effects; one network for all sites; enough rows at every site",
-        reveals="the survey; second moments; the edges of its own network, as counts",
-        rounds="4",
-        gives="a baseline: the edges that more than half of the sites find",
-        citation=_CHEN,
-        predicts=False,
-        reads_scales=True,
-        plain_messages=_MOMENTS_AND_NETWORK,
-    ),
-    Method(
-        name="best-site",
-        cls="BestSite",
-        module=_BASELINES,
-        label="Best",
-        summary="the single site nearest to the truth, which has to be known",
-        assumes="**the truth is known**",
-        reveals="its own network",
-        rounds="none",
-        gives="a yardstick for simulations, not a method",
-        citation=_CHEN,
-        needs_truth=True,
-        reads_scales=True,
-        plain_messages=_NETWORK,
-    ),
-    Method(
         name="local",
         cls="LocalOnly",
         module=_BASELINES,
@@ -440,7 +384,7 @@ def available_methods() -> list[Method]:
     --------
     >>> from feddbn.method_table import available_methods
     >>> [method.name for method in available_methods()][:3]
-    ['oneshot', 'changing', 'continuous']
+    ['oneshot', 'changing', 'mixed']
     """
     return [method for method in METHODS.values() if method.is_installed]
 

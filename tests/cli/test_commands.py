@@ -112,11 +112,11 @@ def test_fit_keeps_forbidden_edges_out_and_required_ones_in(run, federation, tmp
 def test_compare_scores_every_method_against_the_truth(run, federation):
     truth = federation / "truth.json"
     outcome = run(
-        "compare", federation, "--truth", truth, "-m", "fdbnl", "-m", "Best", "-m", "local", "--json"
+        "compare", federation, "--truth", truth, "-m", "fdbnl", "-m", "Ave", "-m", "local", "--json"
     )
     assert outcome.exit_code == 0, outcome.output
     lines = {line["method"]: line for line in json.loads(outcome.stdout)["methods"]}
-    assert list(lines) == ["fdbnl", "best-site", "local"]
+    assert list(lines) == ["fdbnl", "average", "local"]
     fitted = feddbn.FDBNL().fit(str(federation))
     expected = feddbn.score(feddbn.DBN.from_json(truth), fitted.dbn_)
     for part in ("W", "A"):
@@ -126,7 +126,7 @@ def test_compare_scores_every_method_against_the_truth(run, federation):
 
 
 def test_compare_without_a_truth_tests_on_rows_no_method_saw(run, federation):
-    outcome = run("compare", federation, "-m", "fdbnl", "-m", "vote", "--n-lags", 1)
+    outcome = run("compare", federation, "-m", "fdbnl", "-m", "average", "--n-lags", 1)
     assert outcome.exit_code == 0, outcome.output
     assert "20%" in outcome.stdout
 

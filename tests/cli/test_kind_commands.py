@@ -75,11 +75,12 @@ def test_forecasts_hold_levels_by_name(run, refuses, network, history):
 def test_tables_and_pictures(run, refuses, network, tmp_path):
     succeed(run("export", network, "-o", tmp_path / "c.csv", "--format", "coefficients"))
     dbn = mixed_network(covariance=True)
-    assert (tmp_path / "c.csv").read_text() == dbn.to_coefficients_csv()
+    pd.testing.assert_frame_equal(
+        pd.read_csv(tmp_path / "c.csv", keep_default_na=False, na_values={"ratio": [""]}), dbn.coefficients()
+    )
     linear = tmp_path / "linear.json"
     feddbn.DBN(np.zeros((2, 2)), np.zeros((1, 2, 2))).to_json(linear)
     out = tmp_path / "d.csv"
-    assert "dbn.edges()" in refuses("export", linear, "-o", out, "--format", "coefficients")
     assert "--format curves" in refuses("export", network, "-o", out, "--format", "curves")
 
 

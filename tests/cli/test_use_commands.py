@@ -202,7 +202,6 @@ def test_every_figure_can_be_drawn(run, personal, tmp_path, kind, options):
         ("effects RESULT", "'SOURCE' --help"),
         ("export RESULT -o n.foo", ".graphml --format"),
         ("export RESULT -o n.txt --format lingam", ".npz lingam"),
-        ("confidence DATA --how magic", "'magic'"),
         ("plot RESULT picture", "KIND 'picture' 'graph'"),
         ("plot RESULT responses", "--shock"),
         ("report RESULT --edges DATA/site-0.csv", "'source'"),

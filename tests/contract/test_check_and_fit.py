@@ -25,6 +25,7 @@ WORLD = arena.World(d=5, n_sites=5, rows=120)
 PLACES = {"missing", "outliers", "few-values", "stuck", "sentinel", "wandering", "dependent", "units"}
 # What is known once there is a network.
 LEARNED = {
+    "parts-not-known",
     "rests-on-units",
     "curves",
     "noise-memory-removed",
@@ -33,6 +34,8 @@ LEARNED = {
     "residuals-not-looked-at",
     "alone",
     "could-be-hidden",
+    "doubted-links",
+    "knobs",
 }
 # Of the others `make test-all` asks.
 SOON = ("none", "gains", "missing-10", "everything")

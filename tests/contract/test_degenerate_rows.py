@@ -8,14 +8,12 @@ import feddbn
 from feddbn.errors import DataError
 from feddbn.method_table import METHODS
 
-pytestmark = [pytest.mark.promise, pytest.mark.usefixtures("light")]
+pytestmark = pytest.mark.promise
 
 NAMES = list("abcd")
 LOADS = np.array([0.7, -1.2, 0.9, 1.4])
-# Not those that learn nothing, learn at each site alone, or need the truth.
-FITTED = [
-    m.cls for m in METHODS.values() if not m.needs_truth and m.cls not in ("LocalOnly", "MomentSummary")
-]
+# Not those that learn nothing, or learn at each site alone.
+FITTED = [m.cls for m in METHODS.values() if m.cls not in ("LocalOnly", "MomentSummary")]
 
 
 def one_shock(rng):
@@ -64,20 +62,14 @@ def test_rows_that_tell_nothing_are_said_to(rows, method):
         model = getattr(feddbn, method)().fit(sites)
     except DataError as error:
         told = error.values.get("columns", error.code)
-        # In continuous time such rows are refused.
-        told = {error.code} if error.code == "dependent-column" else told
     else:
         warned = {one.code for one in model.findings_ if one.level == "warning"}
-        told = warned & {"dependent-column", "one-value", "correlated-noise"}
-        # In continuous time such rows fit no rates.
-        told = told or warned & {"data-do-not-tell"}
+        told = warned & {"dependent-column", "one-value"}
         assert np.isfinite(model.W_).all()
         assert np.isfinite(model.A_).all()
     refused = {a_constant: ("d",), all_constant: tuple(NAMES), one_shock: "all-dependent"}
     assert told in (
         {"dependent-column"},
         {"one-value"},
-        {"correlated-noise"},
-        {"data-do-not-tell"},
         refused.get(rows),
     )

@@ -15,7 +15,7 @@ from support.consortium import NAMES, PREPARE, Consortium, make_study
 
 PARAMETERS = {"n_lags": 1, "prepare": PREPARE}
 LISTED = ", ".join(
-    f'"{name}"' for name in (*USUAL_TASKS, "gram.resamples", "loss.rows", "loss.sums", "loss.alone")
+    f'"{name}"' for name in (*USUAL_TASKS, "gram.parts", "loss.rows", "loss.sums", "loss.alone")
 )
 POLICY = f"approve_by_rule = true\nrequire_masking = false\ntasks = [{LISTED}]\n"
 

@@ -12,13 +12,11 @@ from feddbn.analysis.confidence import confidence
 from feddbn.data import read_sites
 from feddbn.errors import ProtocolError, UnitsWarning
 from feddbn.federation.protocol.site import Site
-from feddbn.federation.protocol.task import run_program
-from feddbn.federation.sums.gram import bootstrap_program
 from feddbn.runtime.simulated.in_process import InProcessFederation
 from feddbn.runtime.simulated.secure import secure_federation
 from support.saying import refused
 
-pytestmark = [pytest.mark.promise, pytest.mark.usefixtures("light")]
+pytestmark = pytest.mark.promise
 
 MADE = feddbn.simulate(d=5, n_sites=5, n_samples=250, random_state=2)
 METHODS = {
@@ -68,29 +66,11 @@ def test_masks_do_not_change_the_network(name):
     np.testing.assert_allclose(A, plain.A_, atol=1e-7)
 
 
-def resampled(make, resampling="bootstrap"):
-    federation = make({name: Site(name, data) for name, data in read_sites(MADE.sites).items()})
-    program = bootstrap_program(
-        tuple(f"x{i}" for i in range(5)), 1, 30, resampling=resampling, block_length=5, seed=4
-    )
-    return run_program(program, federation)
-
-
-@pytest.mark.parametrize("resampling", ["bootstrap", "stability"])
-def test_masks_do_not_change_resampled_moments(resampling):
-    plain, masked = (resampled(make, resampling) for make in (InProcessFederation, secure_federation))
-    for left, right in zip([plain.full, *plain.replicates], [masked.full, *masked.replicates], strict=True):
-        assert left.n == right.n
-        np.testing.assert_allclose(right.mean, left.mean, rtol=1e-9, atol=1e-12)
-        np.testing.assert_allclose(right.scatter, left.scatter, rtol=1e-9, atol=1e-9)
-    assert any(not np.allclose(plain.full.scatter, other.scatter) for other in plain.replicates)
-
-
 def test_masks_do_not_change_edge_confidence():
     tables = []
     for make in (InProcessFederation, secure_federation):
         federation = make({name: Site(name, data) for name, data in read_sites(MADE.sites).items()})
-        estimator = OneShotDBN(average=False, noise_variance="equal")
+        estimator = OneShotDBN(noise_variance="equal")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UnitsWarning)
             tables.append(confidence(estimator, n_replicates=4, federation=federation))

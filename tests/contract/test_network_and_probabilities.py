@@ -62,7 +62,7 @@ def test_an_edge_is_shown_if_and_only_if_it_has_one_half(case, seed):
         warnings.simplefilter("ignore", UserWarning)
         model = method(random_state=seed, **settings).fit(data(seed))
     table = model.edge_probabilities_
-    own = table["raw" if "raw" in table else "probability"]
+    own = table["probability"]
     ends = list(zip(table["source"], table["target"], table["lag"], strict=True))
     sure = dict(zip(ends, own, strict=True))
     shown = {tuple(row) for row in model.dbn_.edges()[["source", "target", "lag"]].to_numpy().tolist()}

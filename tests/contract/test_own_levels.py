@@ -12,7 +12,7 @@ from feddbn.runtime.simulated.private import private_federation
 from feddbn.runtime.simulated.secure import secure_federation
 from support.saying import codes, only
 
-pytestmark = [pytest.mark.promise, pytest.mark.usefixtures("light")]
+pytestmark = pytest.mark.promise
 
 METHODS = [OneShotDBN, Dynotears, FDBNL, PFDBNL]
 
@@ -76,9 +76,7 @@ def test_masks_change_nothing_and_noise_takes_one_mean():
 def test_confidence_resamples_within_recordings_where_their_means_differ():
     fed, shifted = made(5.0)
     tables = [
-        confidence(
-            OneShotDBN(prepare=Prepare(center=center), average=False, n_restarts=0), sites, n_replicates=5
-        )
+        confidence(OneShotDBN(prepare=Prepare(center=center), n_restarts=0), sites, n_replicates=5)
         for center, sites in (("auto", shifted), ("recording", shifted), ("none", fed.sites))
     ]
     sure = [{(r.source, r.target, r.lag) for r in t.itertuples() if r.probability >= 0.9} for t in tables]

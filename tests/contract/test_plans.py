@@ -109,7 +109,7 @@ OF_METHOD = {
     "summary": {"n_lags": (0, 1, 2)},
     "latent": {"n_lags": (1,)},
     "fdbnl": {"n_lags": (1, 2), "weighting": ("samples", "sites"), "schedule": ("gram", "paper")},
-    "pfdbnl": {"n_lags": (1,), "schedule": ("rounds", "paper"), "n_clusters": (1, 2)},
+    "pfdbnl": {"n_lags": (1,), "schedule": ("rounds", "paper")},
     "changing": {"n_lags": (1,), "blocks": ("auto", 16)},
 }
 ROUNDS = {"rounds.max_rounds": 5}
@@ -148,11 +148,8 @@ def test_no_study_asks_more_than_its_plan(drawn, seed):
         ("oneshot", {"n_lags": 2, "prepare": dict(AS_THEY_ARE)}),
         ("oneshot", {"prepare.detrend": 1, "prepare.gains": "none"}),
         ("oneshot", {"features": "quadratic"}),
-        ("oneshot", {"resamples": 3}),
-        ("oneshot", {"resamples": 3, "features": "quadratic"}),
         ("summary", {"n_lags": 0}),
         ("latent", {}),
-        ("continuous", {}),
         ("fdbnl", {}),
         ("fdbnl", {"weighting": "sites", "prepare.on_disagreement": "warn"}),
     ],

@@ -15,7 +15,7 @@ import pytest
 from sklearn.exceptions import NotFittedError
 
 import feddbn
-from feddbn import FDBNL, PFDBNL, Dynotears, MixedDBN, OneShotDBN, PersonalRounds, metrics
+from feddbn import FDBNL, PFDBNL, Dynotears, MixedDBN, OneShotDBN, metrics
 from feddbn.core.statistics.moments import Moments
 from feddbn.data import read_sites
 from feddbn.errors import DataError, FeddbnError, FileError, ParameterError
@@ -93,8 +93,6 @@ DOORS: dict[str, list[tuple[Callable[[], Any], str]]] = {
         (fit(lambda: FDBNL(rounds=300)), "rounds=300"),
         (fit(lambda: FDBNL(rounds=feddbn.Rounds(rho2=2.0))), "rounds.rho2=2.0"),
         (fit(lambda: PFDBNL(mu=np.inf, schedule="paper")), "mu=inf"),
-        (fit(lambda: PFDBNL(n_clusters=9)), "n_clusters=9"),
-        (fit(lambda: PFDBNL(n_clusters=2, rounds=PersonalRounds(average="participants"))), "rounds.average"),
         (fit(lambda: OneShotDBN(interactions=True)), "interactions=True"),
         (fit(lambda: OneShotDBN(n_lags=0, interactions=True, features="spline")), "n_lags"),
         (fit(lambda: feddbn.LocalOnly(prepare=feddbn.Prepare(gains="site"))), "prepare.gains='site'"),
@@ -135,7 +133,6 @@ DOORS: dict[str, list[tuple[Callable[[], Any], str]]] = {
     "confidence and selection": [
         (lambda: feddbn.confidence(OneShotDBN, made().sites), "OneShotDBN()"),
         (lambda: feddbn.confidence(OneShotDBN(), made().sites, level=90), "level=90"),
-        (lambda: feddbn.confidence(Dynotears(), made().sites, method="stability", block_length=50), "block"),
         (lambda: feddbn.confidence(OneShotDBN("auto"), made().sites), "n_lags='auto'"),
         (lambda: feddbn.confidence(FDBNL(schedule="paper"), made().sites), "FDBNL"),
         (lambda: feddbn.confidence(Dynotears(), made().sites, federation=answering()), "federation"),
@@ -150,7 +147,6 @@ DOORS: dict[str, list[tuple[Callable[[], Any], str]]] = {
         (lambda: feddbn.compare_methods(made().sites, []), "methods"),
         (lambda: feddbn.compare_methods(made().sites, ["nope"]), "method='nope'"),
         (lambda: feddbn.compare_methods(made().sites, ["oneshot"], truth=model()), "truth"),
-        (fit(feddbn.BestSite), "truth="),
         (lambda: feddbn.score(made().truth, model()), "estimate"),
         (lambda: feddbn.score(made().truth, feddbn.DBN(np.zeros((2, 2)), np.zeros((1, 2, 2)))), "truth"),
         (lambda: feddbn.score_by_kind(None, made().truth), "truth"),
@@ -179,7 +175,7 @@ DOORS: dict[str, list[tuple[Callable[[], Any], str]]] = {
         (lambda: model().dbn_.forecast(rows(), 3, interval=90), "90"),
         (lambda: model().dbn_.do("x0", rows(), 3), "interventions"),
         (lambda: model().dbn_.effects("x0", "nope", 3), "'nope'"),
-        (lambda: model().dbn_.frames.impulse_responses(3, "choleski"), "'choleski'"),
+        (lambda: model().dbn_.impulse_responses(3, "choleski"), "'choleski'"),
         (lambda: curved().total_effects(3), "effects"),
         (lambda: curved_dbn().effects("a", "c", 3, ["b"]), "mediators"),
         (lambda: curved_dbn().spectral_radius, "spectral"),
@@ -197,7 +193,6 @@ DOORS: dict[str, list[tuple[Callable[[], Any], str]]] = {
         (lambda: feddbn.simulate(n_samples=True), "n_samples"),
         (lambda: feddbn.simulate(w_range=(0.5, 0.3)), "w_range"),
         (lambda: feddbn.simulate(heterogeneity=1.5), "heterogeneity"),
-        (lambda: feddbn.simulate(n_clusters=11), "n_clusters"),
         (lambda: feddbn.simulate(site_sizes=[5, 5]), "site_sizes"),
         (lambda: feddbn.simulate(n_latent=1, corruptions="spikes"), "n_latent=1"),
         (lambda: feddbn.simulate(corruptions="sunspots"), "'sunspots'"),
@@ -207,7 +202,6 @@ DOORS: dict[str, list[tuple[Callable[[], Any], str]]] = {
     "a summary": [
         (lambda: feddbn.summary(made().sites, lags=1), "'lags'"),
         (lambda: feddbn.summary(made().sites).partial_correlation("x0", "x1"), "'x0'"),
-        (lambda: feddbn.summary(made().sites).only("x0"), "['x0']"),
         (lambda: feddbn.summary(made().sites).position(7), "7"),
     ],
     "pictures and reports": [

@@ -53,10 +53,9 @@ CASES = {
     "oneshot": (lambda f: feddbn.OneShotDBN(federation=f, features="spline", use_nongaussian=True), 0.0),
     "gaps": (lambda f: feddbn.OneShotDBN(federation=f), 0.05),
     "changing": (lambda f: feddbn.ChangingDBN(federation=f), 0.0),
-    "continuous": (lambda f: feddbn.ContinuousDBN(federation=f), 0.05),
     "mixed": (lambda f: feddbn.MixedDBN(federation=f), 0.0),
     "fdbnl": (lambda f: feddbn.FDBNL(federation=f, lambda_w="auto"), 0.0),
-    "pfdbnl": (lambda f: feddbn.PFDBNL(federation=f, n_clusters=2, rounds=QUICK), 0.0),
+    "pfdbnl": (lambda f: feddbn.PFDBNL(federation=f, rounds=QUICK), 0.0),
     "some of the sites": (lambda f: feddbn.PFDBNL(federation=f, participation=0.5, rounds=QUICK), 0.0),
     "partial": (
         lambda f: feddbn.PFDBNL(federation=f, different_variables=True, rounds=QUICK, prepare=AS_THEY_ARE),

@@ -12,10 +12,10 @@ from feddbn.analysis.data_check import Look
 from feddbn.core.statistics.survey import cycles_in, periodogram, without_slow_part
 from feddbn.errors import DataError
 from feddbn.federation.programs.alone import Alone
-from feddbn.preflight import preflight
 from feddbn.report.record import read_record
 from feddbn.results.remarks import alone_finding
 from feddbn.results.result import Result
+from support.files import doubts_of
 from support.saying import only, refused
 from support.wards import wards
 
@@ -130,7 +130,7 @@ def test_honest_levels_and_gains_are_no_other_units():
             for k in range(25)
         ),
     ]
-    assert sum(bool(preflight(one).of("units")) for one in drawn) <= 1
+    assert sum(bool(doubts_of(one).of("units")) for one in drawn) <= 1
 
 
 # Kinds.

@@ -77,7 +77,7 @@ def test_every_row_leads_to_a_class_that_can_do_what_the_row_says(name):
 def test_the_default_policy_allows_the_methods_of_studies_and_their_tasks():
     policy = SitePolicy()
     names = [method.name for method in STUDY_METHODS]
-    assert names == ["oneshot", "changing", "continuous", "mixed", "fdbnl", "pfdbnl", "latent", "summary"]
+    assert names == ["oneshot", "changing", "mixed", "fdbnl", "pfdbnl", "latent", "summary"]
     assert policy.methods == tuple(method.cls for method in STUDY_METHODS)
     assert set(policy.tasks) <= set(site_tasks())
     for method in STUDY_METHODS:

@@ -135,7 +135,7 @@ def test_the_package_refuses_what_it_would_misread(library, tmp_path, dbn):
     files = {
         "newer": stored | {"version": 5},
         "other": {"format": "something"},
-        "curved": stored | {"version": 3, "curves": [{"source": "b"}]},
+        "curved": stored | {"nodes": [{"terms": [{"basis": "spline"}]}]},
         "result": {"format": "feddbn-result", "version": 1, "dbn": stored, "edges": [], "personal": None},
     }
     for name, content in files.items():

@@ -93,7 +93,6 @@ LABELS = {
     "`OneShotDBN`": "OneShotDBN",
     "`FDBNL`": "FDBNL",
     "average of the sites' own networks": "Ave",
-    "the best single site (chosen by the truth)": "Best",
 }
 
 

@@ -16,8 +16,6 @@ from feddbn.core.statistics.missing import (
 from feddbn.core.statistics.moments import Moments
 from support.saying import only
 
-pytestmark = pytest.mark.usefixtures("light")
-
 
 @pytest.mark.filterwarnings("ignore::feddbn.errors.UnitsWarning")
 def test_one_sum_over_pairs_and_three_steps_of_em_find_the_network_at_thirty_percent_missing() -> None:
@@ -47,6 +45,7 @@ def test_one_sum_over_pairs_and_three_steps_of_em_find_the_network_at_thirty_per
 
 
 @pytest.mark.filterwarnings("ignore::feddbn.errors.UnitsWarning")
+@pytest.mark.filterwarnings("ignore:these data do not show")
 def test_a_fit_uses_rows_that_lack_cells_and_large_levels_do_not_mislead_it() -> None:
     d = 8
     fed = feddbn.simulate(d=d, n_lags=1, n_sites=8, n_samples=8 * 199, random_state=101)
@@ -60,7 +59,13 @@ def test_a_fit_uses_rows_that_lack_cells_and_large_levels_do_not_mislead_it() ->
     scores = feddbn.score(fed.truth, model.dbn_)
     assert scores["W"]["shd"] + scores["A"]["shd"] == 0
     # Every site has the same level: products of means of different rows must not tell otherwise.
-    assert set(model.findings_.codes) <= {"rests-on-units", "empty-cells", "residuals-not-looked-at"}
+    assert set(model.findings_.codes) <= {
+        "rests-on-units",
+        "empty-cells",
+        "residuals-not-looked-at",
+        "parts-not-known",
+        "alone",
+    }
     worth = only(model.findings_, "empty-cells").values["n"]
     assert 0.25 * 8 * 199 < worth < 0.49 * 8 * 199
 

@@ -27,7 +27,7 @@ from feddbn.federation.protocol.study import StudyResult, parse_study
 from support.consortium import NAMES
 from support.file_kits import FileKits
 
-pytestmark = [pytest.mark.usefixtures("light"), pytest.mark.slow]
+pytestmark = [pytest.mark.slow]
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "platforms.md").read_text(encoding="utf-8")

@@ -13,7 +13,7 @@ from feddbn.federation.protocol.study import StudyResult
 from support.nvflare_simulator import simulated, start
 from support.study_files import as_toml
 
-pytestmark = [pytest.mark.usefixtures("light"), pytest.mark.slow]
+pytestmark = [pytest.mark.slow]
 
 JOB = Path(__file__).parents[2] / "deploy" / "nvflare" / "job"
 EARLIER = "2.8.3"

@@ -14,7 +14,7 @@ import pytest
 
 pytest.importorskip("cryptography")
 
-pytestmark = [pytest.mark.usefixtures("light"), pytest.mark.slow, pytest.mark.smoke]
+pytestmark = [pytest.mark.slow, pytest.mark.smoke]
 
 ROOT = Path(__file__).parents[2]
 ADDRESS = "https://github.com/feddbn/feddbn.git"

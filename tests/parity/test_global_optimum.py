@@ -24,7 +24,7 @@ from feddbn.core.penalised.optimum import (
 from feddbn.core.statistics.moments import Moments
 from support.lassos import solve_lasso
 
-pytestmark = [pytest.mark.promise, pytest.mark.usefixtures("light")]
+pytestmark = pytest.mark.promise
 
 AS_IS = {"prepare": Prepare(scale="none"), "check_residuals": False}
 

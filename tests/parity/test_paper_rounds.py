@@ -15,7 +15,7 @@ from feddbn.core.constraints import EdgeConstraints
 from feddbn.core.penalised.consensus import Consensus, ConsensusRun, Decomposed
 from feddbn.core.penalised.path import RunOptions, make_schedule
 
-pytestmark = [pytest.mark.promise, pytest.mark.usefixtures("light")]
+pytestmark = pytest.mark.promise
 
 D, K, LAMBDA, ROUNDS = 3, 2, 0.1, 12
 

@@ -17,7 +17,7 @@ from feddbn.core.penalised.optimum import (
 from feddbn.core.penalised.personal_site import OwnProblem, PersonalSite
 from support.lassos import lasso_column
 
-pytestmark = [pytest.mark.promise, pytest.mark.usefixtures("light")]
+pytestmark = pytest.mark.promise
 
 AS_IS = {"prepare": Prepare(scale="none"), "check_residuals": False}
 D = 4

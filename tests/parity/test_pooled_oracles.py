@@ -14,7 +14,7 @@ from feddbn import FDBNL, Dynotears, Prepare, Rounds
 from feddbn.core.designs.recordings import Block, lagged_rows
 from feddbn.core.statistics.moments import Moments
 
-pytestmark = [pytest.mark.promise, pytest.mark.usefixtures("light")]
+pytestmark = pytest.mark.promise
 
 SIZES = {1: [120], 3: [20, 40, 60], 7: [10, 30, 12, 25, 18, 40, 9]}
 

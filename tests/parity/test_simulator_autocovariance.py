@@ -8,16 +8,15 @@ import numpy as np
 import pytest
 from statsmodels.tsa.vector_ar.var_model import VARProcess
 
-from feddbn.sim.federated import simulate_arrays
-from feddbn.sim.settings import SimulationSettings
+import feddbn
 
 pytestmark = pytest.mark.promise
 
 
-def _var_process(system, scales):
-    mixing = np.linalg.inv(np.eye(len(system.W)) - system.W)
-    coefficients = np.array([(A @ mixing).T for A in system.A])
-    return VARProcess(coefficients, None, mixing.T @ np.diag(scales**2) @ mixing)
+def _var_process(dbn):
+    mixing = np.linalg.inv(np.eye(dbn.d) - dbn.W)
+    coefficients = np.array([(A @ mixing).T for A in dbn.A])
+    return VARProcess(coefficients, None, mixing.T @ np.diag(dbn.noise_variances) @ mixing)
 
 
 def _autocovariances(rows, n_lags):
@@ -35,15 +34,13 @@ def _autocovariances(rows, n_lags):
     ],
 )
 def test_sample_autocovariances_match_the_var_process(arguments):
-    settings = SimulationSettings(
-        d=5, n_sites=1, n_samples=60 * 2000, n_recordings=60, mean_degree=2.5, lag_degree=1.5, **arguments
-    )
-    arrays = simulate_arrays(settings, np.random.default_rng(11))
-    process = _var_process(arrays.systems["site-0"], settings.noise_scales)
+    size = {"d": 5, "n_sites": 1, "n_samples": 60 * 2000, "n_recordings": 60}
+    fed = feddbn.simulate(**size, mean_degree=2.5, lag_degree=1.5, random_state=11, **arguments)
+    process = _var_process(fed.truth)
     assert process.is_stable()
     expected = process.acf(4)
     # Recordings are independent, so their spread gives the standard error of the mean over them.
-    samples = np.array([_autocovariances(rows, 4) for rows in arrays.recordings["site-0"]])
+    samples = np.array([_autocovariances(rows.to_numpy(), 4) for rows in fed.sites["site-0"]])
     standard_error = samples.std(axis=0, ddof=1) / np.sqrt(len(samples))
     z = (samples.mean(axis=0) - expected) / standard_error
     assert np.abs(z).max() < 5
@@ -51,7 +48,7 @@ def test_sample_autocovariances_match_the_var_process(arguments):
 
 
 def _first_row_covariance(burn_in):
-    settings = SimulationSettings(
+    fed = feddbn.simulate(
         d=3,
         n_sites=1,
         n_samples=20_000,
@@ -59,10 +56,10 @@ def _first_row_covariance(burn_in):
         burn_in=burn_in,
         w_range=(0.6, 0.7),
         lag_degree=1.5,
+        random_state=1,
     )
-    arrays = simulate_arrays(settings, np.random.default_rng(1))
-    first = np.array([rows[0] for rows in arrays.recordings["site-0"]])
-    return first.T @ first / len(first), _var_process(arrays.systems["site-0"], settings.noise_scales)
+    first = np.array([rows.to_numpy()[0] for rows in fed.sites["site-0"]])
+    return first.T @ first / len(first), _var_process(fed.truth)
 
 
 def test_the_first_row_already_follows_the_stationary_distribution():

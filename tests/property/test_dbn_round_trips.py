@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 
 import networkx as nx
@@ -13,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from feddbn.core.kinds import KINDS, Kind
-from feddbn.model.conditionals import Conditional
-from feddbn.model.curves import Curve, Product
 from feddbn.model.dbn import DBN
+from support.networks import make_curve, make_node, make_product
 
 pytestmark = pytest.mark.promise
 
@@ -51,14 +49,13 @@ def curved_networks(draw: st.DrawFn) -> DBN:
     place, size = st.integers(0, dbn.d - 1), st.floats(1e-3, 1e3)
     b = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=6).map(tuple)
     lag = st.integers(1, dbn.n_lags)
-    curve = st.builds(Curve, place, place, lag, st.floats(-1e3, 1e3), size, b)
-    curves = draw(st.lists(curve, max_size=4, unique_by=lambda c: (c.source, c.target, c.lag)))
+    curve = st.builds(make_curve, place, place, lag, st.floats(-1e3, 1e3), size, b)
+    parts = draw(st.lists(curve, max_size=4, unique_by=lambda c: (c.term.sources, c.target)))
     pair = st.tuples(place, place).filter(lambda two: two[0] < two[1])
-    products = []
     if dbn.d > 1:
         weight = st.floats(-1e6, 1e6)
         made = st.builds(
-            lambda two, *rest: Product(*two, *rest),
+            lambda two, *rest: make_product(*two, *rest),
             pair,
             place,
             lag,
@@ -66,8 +63,8 @@ def curved_networks(draw: st.DrawFn) -> DBN:
             st.tuples(weight, weight),
             st.tuples(size, size),
         )
-        products = draw(st.lists(made, max_size=3, unique_by=lambda p: (p.first, p.second, p.target, p.lag)))
-    return replace(dbn, curves=curves, products=products)
+        parts += draw(st.lists(made, max_size=3, unique_by=lambda p: (p.term.sources, p.target)))
+    return dbn.with_parts(parts)
 
 
 def weights_only(dbn: DBN) -> DBN:
@@ -84,7 +81,7 @@ def test_json_and_dict_keep_everything(dbn: DBN) -> None:
 def test_curves_and_products_are_kept_too(dbn: DBN) -> None:
     again = DBN.from_json(dbn.to_json())
     assert again.equals(dbn)
-    assert (again.curves, again.products) == (dbn.curves, dbn.products)
+    assert [part.term for part in again.parts] == [part.term for part in dbn.parts]
 
 
 @given(networks())
@@ -148,8 +145,8 @@ def mixed_networks(draw: st.DrawFn) -> DBN:
         size = m + sum(effect.size for effect in effects)
         covariance = np.outer(numbers(size), np.ones(size)) if draw(st.booleans()) else None
         dispersion = draw(st.floats(0, 1e3))
-        nodes.append(Conditional(kind, tuple(parents), intercept, effects, dispersion, covariance))
-    return DBN.from_conditionals(nodes, n_lags=p)
+        nodes.append(make_node(kind, tuple(parents), intercept, effects, dispersion, covariance))
+    return DBN.from_nodes(nodes, n_lags=p)
 
 
 @given(mixed_networks())

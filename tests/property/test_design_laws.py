@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from feddbn.core.designs.design import Basis, Design, Nuisance, Term, design_rows
 from feddbn.core.designs.gram import Gram, recording_gram
 from feddbn.core.designs.recordings import Block
-from feddbn.data.memory import ArrayRecording, MemorySite
+from feddbn.data import Recording, Site
 from feddbn.federation.protocol.task import run_program
 from feddbn.federation.sums.survey import survey_program
 from support.simulated_moments import gram_of
@@ -79,8 +79,8 @@ def test_any_way_to_cut_a_segment_gives_the_same_gram(design: Design, seed: int,
         x = x + np.array(design.origin)
     edges = sorted({0, n, *(cut for cut in cuts if cut < n)})
     pieces = tuple(Block(x[a:b], a == 0, labels[a:b]) for a, b in pairwise(edges))
-    whole = recording_gram(design, ArrayRecording("r", (Block(x, True, labels),)))
-    cut = recording_gram(design, ArrayRecording("r", pieces))
+    whole = recording_gram(design, Recording("r", (Block(x, True, labels),)))
+    cut = recording_gram(design, Recording("r", pieces))
     assert (cut.n, cut.n_removed) == (whole.n, whole.n_removed)
     size = max(np.abs(whole.scatter).max(), whole.n * np.abs(whole.moments.mean).max() ** 2, 1.0)
     np.testing.assert_allclose(cut.scatter, whole.scatter, atol=1e-9 * size)
@@ -90,7 +90,7 @@ def test_any_way_to_cut_a_segment_gives_the_same_gram(design: Design, seed: int,
 def test_sums_over_recordings_do_not_depend_on_who_holds_them(design: Design, seed: int, lengths) -> None:
     rng = np.random.default_rng(seed)
     recordings = [
-        ArrayRecording(f"r{k}", (Block(rng.normal(size=(n, 2)), labels=rng.integers(0, 3, size=n)),))
+        Recording(f"r{k}", (Block(rng.normal(size=(n, 2)), labels=rng.integers(0, 3, size=n)),))
         for k, n in enumerate(lengths)
     ]
     together = gram_of(design, recordings)
@@ -140,7 +140,7 @@ def test_any_way_to_read_a_segment_gives_the_same_first_look(seed, ends, cuts, e
     def told(*edges):
         whole = sorted({0, 300, *ends, *edges})
         blocks = tuple(Block(x[a:b], a in {0, *ends}) for a, b in pairwise(whole))
-        site = MemorySite(("a", "b"), [ArrayRecording("r", blocks), ArrayRecording("s", (Block(x[:50]),))])
+        site = Site(("a", "b"), [Recording("r", blocks), Recording("s", (Block(x[:50]),))])
         return run_program(survey_program(site.variables, 1), federation_of({"one": site}))
 
     np.testing.assert_equal(vars(told(*cuts)), vars(told()))

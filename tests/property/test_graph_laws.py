@@ -9,11 +9,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from hypothesis.extra.numpy import arrays
 
+import feddbn
 from feddbn.core.constraints import break_cycles, has_cycle, topological_order
 from feddbn.core.penalised.acyclicity import expm_value_and_grad, logdet_value_and_grad
 from feddbn.metrics import edge_scores, skeleton_scores
-from feddbn.sim.federated import simulate_arrays
-from feddbn.sim.settings import SimulationSettings
 from feddbn.sim.systems import MAX_RADIUS
 
 pytestmark = pytest.mark.promise
@@ -130,17 +129,15 @@ FEDERATIONS = st.fixed_dictionaries(
 )
 
 
-@given(arguments=FEDERATIONS, seed=st.integers(0, 2**31), clusters=st.integers(0, 3))
-def test_every_federation_is_acyclic_stable_finite_and_of_the_size_asked_for(arguments, seed, clusters):
-    n_clusters = min(clusters, arguments["n_sites"]) or None
-    asked = SimulationSettings(n_clusters=n_clusters, **arguments)
-    arrays = simulate_arrays(asked, np.random.default_rng(seed))
-    for system in arrays.systems.values():
-        assert not has_cycle(system.W != 0)
-        assert system.A.shape == (asked.n_lags, asked.d, asked.d)
-        assert system.spectral_radius <= MAX_RADIUS + 1e-6
-        assert 0 < system.lag_damping <= 1
-    recordings = [rows for site in arrays.recordings.values() for rows in site]
-    assert all(np.isfinite(rows).all() and rows.shape[1] == asked.d for rows in recordings)
-    assert sum(len(rows) - asked.n_lags for rows in recordings) == asked.n_samples
-    assert len(arrays.recordings) == asked.n_sites
+@given(arguments=FEDERATIONS, seed=st.integers(0, 2**31))
+def test_every_federation_is_acyclic_stable_finite_and_of_the_size_asked_for(arguments, seed):
+    fed, d, p = feddbn.simulate(**arguments, random_state=seed), arguments["d"], arguments["n_lags"]
+    for site, network in fed.truths.items():
+        assert not has_cycle(network.W != 0)
+        assert network.A.shape == (p, d, d)
+        assert network.spectral_radius <= MAX_RADIUS + 1e-6
+        assert 0 < fed.lag_damping[site] <= 1
+    recordings = [rows.to_numpy() for site in fed.sites.values() for rows in site]
+    assert all(np.isfinite(rows).all() and rows.shape[1] == d for rows in recordings)
+    assert sum(len(rows) - p for rows in recordings) == arguments["n_samples"]
+    assert len(fed.sites) == arguments["n_sites"]

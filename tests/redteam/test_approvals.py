@@ -16,7 +16,7 @@ from feddbn.runtime.site.owner import MOST_GREETED
 from support.consortium import Consortium, make_study
 from support.saying import refused as says_no
 
-pytestmark = [pytest.mark.promise, pytest.mark.usefixtures("light")]
+pytestmark = pytest.mark.promise
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from feddbn.errors import SiteRefused
 from support.consortium import Consortium, Liar, by_rule, plain, raw
 from support.saying import refused
 
-pytestmark = [pytest.mark.promise, pytest.mark.usefixtures("light")]
+pytestmark = pytest.mark.promise
 
 D, Q = 2, 4
 LISTED = by_rule("gram.blocks", "residuals.blocks")

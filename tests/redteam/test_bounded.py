@@ -20,7 +20,7 @@ from support.bounded import in_child
 from support.consortium import Consortium, Liar, by_rule, raw
 from support.saying import only
 
-pytestmark = [pytest.mark.promise, pytest.mark.usefixtures("light")]
+pytestmark = pytest.mark.promise
 
 PLAIN = {"center": "none", "detrend": 0, "period": [], "check_residuals": False}
 

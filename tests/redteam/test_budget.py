@@ -19,7 +19,7 @@ from support.consortium import Consortium, by_rule, plain
 from support.saying import only
 from support.states import changed, log_lines, rewrite_log
 
-pytestmark = [pytest.mark.promise, pytest.mark.usefixtures("light")]
+pytestmark = pytest.mark.promise
 
 
 def consortium(place, policy="max_epsilon = 5.0\n"):

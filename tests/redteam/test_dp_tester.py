@@ -10,7 +10,8 @@ import pytest
 pytest.importorskip("cryptography")
 pytest.importorskip("dp_accounting")
 from feddbn.core.designs.recordings import Block
-from feddbn.data.memory import ArrayRecording, MemorySite
+from feddbn.data import Recording
+from feddbn.data import Site as DataSite
 from feddbn.errors import FeddbnError, NotEnoughSites
 from feddbn.federation.guards.noise import DpGuard
 from feddbn.federation.protocol.messages import WITHHELD, Request, digest_of, encode_request
@@ -28,7 +29,7 @@ from support.entropy import seeded
 from support.noisy_sites import VARIABLES, NoisySites, make, noise_rows
 from support.questions import make_question
 
-pytestmark = [pytest.mark.promise, pytest.mark.usefixtures("light")]
+pytestmark = pytest.mark.promise
 
 WIDTH = 500
 
@@ -48,7 +49,7 @@ def many_outcomes(multiplier, n_calls=60):
     plan = NoisePlan("recording", multiplier, {"dp-many": ClipRule(1.0)})
     found = []
     for which in ("with", "without"):
-        site = Site("a", MemorySite((which,), []), (DpGuard(plan, random_bytes, None, 1e-5),))
+        site = Site("a", DataSite((which,), []), (DpGuard(plan, random_bytes, None, 1e-5),))
         found.append(np.concatenate([site.answer(Task(Many())) for _ in range(n_calls)]))
     return found
 
@@ -62,8 +63,8 @@ def test_the_guard_keeps_its_epsilon_and_half_the_noise_is_found_out():
 
 def site_of(lengths, scale=1.0):
     rng = np.random.default_rng(0)
-    items = [ArrayRecording(str(i), (Block(scale * noise_rows(rng, n)),)) for i, n in enumerate(lengths)]
-    return MemorySite(VARIABLES, items)
+    items = [Recording(str(i), (Block(scale * noise_rows(rng, n)),)) for i, n in enumerate(lengths)]
+    return DataSite(VARIABLES, items)
 
 
 def answers_or_refusals(data, guard, n):
@@ -135,7 +136,7 @@ def test_no_recording_makes_a_question_fail(asked):
     plan = private_moments_plan("gram.rows", "recording", 1.0, 1e-5, 5.0)
     question = GramQuestion(**{"n_lags": 1, "variables": VARIABLES, **asked})
     for values in ODD.values():
-        data = MemorySite(VARIABLES, [ArrayRecording("r", (Block(values),))])
+        data = DataSite(VARIABLES, [Recording("r", (Block(values),))])
         answer = Site("a", data, (DpGuard(plan, seeded(), None, 1e-5),)).answer(Task(question))
         assert np.all(np.isfinite(answer))
 

@@ -24,7 +24,7 @@ from feddbn.privacy.integers import encode_fixed
 from support.consortium import Consortium, Liar, by_rule, make_study, plain
 from support.saying import refused
 
-pytestmark = [pytest.mark.promise, pytest.mark.usefixtures("light")]
+pytestmark = pytest.mark.promise
 
 NAMES = ("u", "v")
 ROWS = private_moments_plan("gram.rows", "row", 1.0, 1e-5)

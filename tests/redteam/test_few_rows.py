@@ -1,5 +1,5 @@
 """Sums that a server would subtract from one another differ by enough rows, or by none: studies over other variables, lags
-or limits, models of rows, resamples of few recordings.
+or limits, models of rows.
 """
 
 import numpy as np
@@ -7,16 +7,14 @@ import pytest
 
 pytest.importorskip("cryptography")
 from feddbn.errors import SiteRefused
-from feddbn.federation.guards.disclosure import ResampleGuard, most_resamples
 from feddbn.federation.guards.dominance import DominanceGuard
 from feddbn.federation.guards.row_set_guard import RowSetGuard
-from feddbn.federation.sums.gram import GramQuestion, resampling_plan
-from feddbn.runtime.site.open_site import read_data
+from feddbn.federation.sums.gram import GramQuestion
 from feddbn.runtime.store import STORE
 from support.consortium import Consortium, Liar, by_rule, plain, raw, spread
 from support.saying import refused
 
-pytestmark = [pytest.mark.promise, pytest.mark.usefixtures("light")]
+pytestmark = pytest.mark.promise
 
 LEAST = 10
 VICTIM, AT = "s1", 77
@@ -197,78 +195,3 @@ def test_sites_are_compared_with_one_pair_of_sums_only(tmp_path):
     # Sums with and without those who stay out would show these.
     liar.sum(moments(sites, abstain=True))
     liar.refused(moments(sites), "changed-in-run", "abstain")
-
-
-# Resamples of few recordings ----------------------------------------------------------------------------------------------
-N_RECORDINGS = 8
-
-
-@pytest.fixture
-def recordings(tmp_path):
-    return Consortium(tmp_path, plain(rows=40, n_recordings=N_RECORDINGS), by_rule("gram.resamples"))
-
-
-def resamples(sites, run, replicates, first, stop, seed=0):
-    """A server, and a question about some of the resamples of its study."""
-    how = {"replicates": replicates, "unit": "recordings", "seed": seed}
-    usual = {"n_lags": 1, "variables": sites.variables, "resampling": "bootstrap", "block_rule": "auto"}
-    usual |= {"resampled": "recordings", "seed": seed, "first": first, "stop": stop}
-    liar = Liar(sites, sites.study(goal="confidence", confidence=how), run)
-    return liar, raw("gram.resamples", usual, {"origin": np.zeros(4)})
-
-
-def test_what_as_many_resamples_as_recordings_would_tell(recordings, monkeypatch):
-    """If the weights were known: how the recordings of each site differ, although only sums over sites are seen."""
-    off(monkeypatch, ResampleGuard)
-    n = 30
-    liar, question = resamples(recordings, "run", n, -1, n)
-    sums = liar.sum(question).value.reshape(n + 1, -1)
-    weights, truth = [], []
-    for name in recordings.names:
-        plan = resampling_plan(read_data(recordings.settings(name)), 1, "auto", "recordings")
-        weights.append(np.stack([plan.counts("bootstrap", 0, b) for b in range(-1, n)]))
-        truth += [np.hstack([x[1:], x[:-1]]).sum(axis=0) for x in recordings.data[name]]
-    found = np.linalg.lstsq(np.hstack(weights), sums, rcond=None)[0]
-    by_site = [np.reshape(x, (3, N_RECORDINGS, 4)) for x in (found[:, 1:5], truth)]
-    found, truth = (x - x.mean(axis=1, keepdims=True) for x in by_site)
-    np.testing.assert_allclose(found, truth, atol=1e-5)
-
-
-def test_more_resamples_than_the_rule_allows_are_refused(recordings):
-    most = 3 * (N_RECORDINGS - 1) + 1
-    # The data themselves are one of the sums.
-    liar, question = resamples(recordings, "one", 30, -1, most - 1)
-    assert liar.sum(question).contributors == recordings.names
-    liar, question = resamples(recordings, "two", 30, most - 1, most)
-    liar.refused(question, "too-many-resamples", most + 1, most)
-    # The same again tells nothing new; with another seed it counts, in another run and after a restart, too.
-    recordings.restart()
-    liar, question = resamples(recordings, "three", 30, -1, most - 1)
-    liar.sum(question)
-    liar, question = resamples(recordings, "four", 30, -1, most - 1, seed=1)
-    liar.refused(question, "too-many-resamples", 2 * most)
-
-
-@pytest.mark.parametrize("n_sites", [1, 3])
-@pytest.mark.parametrize("least", [1, 10, 40, 100])
-def test_what_is_left_of_a_combination_holds_enough_rows(least, n_sites):
-    """Units are made to vanish, the largest first, as long as a combination of the equations can do it."""
-    rng = np.random.default_rng(least)
-    sizes = rng.integers(1, 40, size=12)
-    most = most_resamples(sizes, least, n_sites)
-    weights = np.hstack([rng.multinomial(12, np.full(12, 1 / 12), size=most - 1) for _ in range(n_sites)])
-    weights = np.vstack([np.ones(12 * n_sites), weights])
-    rows = np.tile(sizes, n_sites)
-    for order in (np.argsort(rows)[::-1], *(rng.permutation(12 * n_sites) for _ in range(20))):
-        space = np.eye(len(weights))
-        for unit in order:
-            column = space @ weights[:, unit]
-            smaller = np.linalg.svd(column[None, :])[2][1:] @ space
-            if np.abs(smaller @ weights).max(initial=0.0) > 1e-6:
-                space = smaller
-        assert rows[np.abs(space @ weights).max(axis=0) > 1e-6].sum() >= least
-
-
-def test_a_site_without_enough_rows_answers_none():
-    assert most_resamples(np.array([3, 4]), 10, 3) == 0
-    assert most_resamples(np.array([]), 10, 3) == 0

@@ -18,7 +18,7 @@ from support.consortium import make_study
 from support.file_kits import LEAD, FileKits
 from support.saying import refused
 
-pytestmark = [pytest.mark.promise, pytest.mark.usefixtures("light")]
+pytestmark = pytest.mark.promise
 
 
 @pytest.fixture

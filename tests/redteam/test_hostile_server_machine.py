@@ -24,7 +24,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 pytest.importorskip("cryptography")
 from feddbn._version import __version__
 from feddbn.core.designs.recordings import Block
-from feddbn.data.memory import ArrayRecording, MemorySite
+from feddbn.data import Recording
+from feddbn.data import Site as DataSite
 from feddbn.errors import FeddbnError
 from feddbn.federation.guards.site_guards import AuditGuard
 from feddbn.federation.protocol.encoding import encode
@@ -108,7 +109,7 @@ class HostileServer(RuleBasedStateMachine):
 
     def make(self, name):
         rows = np.random.default_rng(ord(name)).normal(size=(8, 2))
-        data = MemorySite(("u", "v"), [ArrayRecording("r", (Block(rows),))])
+        data = DataSite(("u", "v"), [Recording("r", (Block(rows),))])
         state = Path(self.place.name) / name
         keep, entropy = name in KEPT, self.entropy(name)
         masked = SiteMasking(

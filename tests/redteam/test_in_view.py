@@ -10,7 +10,7 @@ from feddbn.federation.sums.in_view import rare_rows
 from support.consortium import Consortium, Liar, by_rule, raw
 from support.sites import memory_site
 
-pytestmark = [pytest.mark.promise, pytest.mark.usefixtures("light")]
+pytestmark = pytest.mark.promise
 
 LEVEL = np.array([70, 120, 37, 98, 2, 10.0])
 
@@ -201,27 +201,6 @@ def test_no_block_of_time_has_rows_of_few_sites(tmp_path):
         rows = [int((one == k).sum()) for one in blocks]
         assert sum(n > 0 for n in rows) >= 3
         assert min(n for n in rows if n) >= 10
-
-
-def test_no_cluster_has_few_sites(tmp_path):
-    """One site was unlike the others, and its cluster's regressions were its own (6.7e-16)."""
-    rng = np.random.default_rng(0)
-    usual = np.array([[0.5, 0, 0], [0.4, 0.3, 0], [0, 0.4, 0.2]])
-    odd = np.array([[0.1, -0.6, 0], [0, 0.1, 0.7], [-0.6, 0, 0.1]])
-    data = {}
-    for i in range(6):
-        x = np.zeros((400, 3))
-        for t in range(1, 400):
-            x[t] = x[t - 1] @ (odd if i == 3 else usual) + rng.normal(size=3)
-        data[f"s{i}"] = [x]
-    sites = Consortium(tmp_path, data, by_rule("step.clusters"))
-    parameters = {"n_clusters": 2, "prepare": dict(AS_THEY_ARE), "check_residuals": False}
-    result, told = sites.curious(sites.study("pfdbnl", {**parameters, "rounds.max_rounds": 3}))
-    assert not isinstance(result, Exception), result
-    seen = [(t.question, v) for t, v in told if t.name == "step.clusters" and t.question.mode != "power"]
-    counts = [np.round(v[-2 * q.n_slots : -q.n_slots]) for q, v in seen if not q.only_counts]
-    assert len(counts) < len(seen)
-    assert all(n == 0 or n >= 3 for one in counts for n in one)
 
 
 def test_levels_that_one_site_has_in_few_rows_are_put_together(tmp_path):

@@ -15,7 +15,7 @@ from feddbn.runtime.site.registers import FileShelf, data_version
 from feddbn.runtime.store import STORE, Store
 from support.consortium import Consortium, Liar, Refused, by_rule, raw, spread
 
-pytestmark = [pytest.mark.promise, pytest.mark.usefixtures("light")]
+pytestmark = pytest.mark.promise
 
 LEAST = 10
 

@@ -22,7 +22,7 @@ from support.console_kits import (
 )
 from support.consortium import make_study
 
-pytestmark = [pytest.mark.promise, pytest.mark.usefixtures("light")]
+pytestmark = pytest.mark.promise
 
 FORM = {"content-type": "application/x-www-form-urlencoded"}
 

@@ -20,7 +20,7 @@ from support.faults import MemoryJournal
 from support.saying import refused
 from support.states import copied, entries_of, log_lines, put_back, rewrite_log
 
-pytestmark = [pytest.mark.promise, pytest.mark.usefixtures("light")]
+pytestmark = pytest.mark.promise
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from support.consortium import Consortium, Liar, Refused, by_rule
 from support.saying import refused
 from support.secagg_wire import Wire, roster_request
 
-pytestmark = [pytest.mark.promise, pytest.mark.usefixtures("light")]
+pytestmark = pytest.mark.promise
 
 NAMES = ("a", "b", "c", "d")
 COLLECT = {"when_missing": "collect", "enough": 3}

@@ -12,12 +12,13 @@ from feddbn.federation.protocol.site import Site
 from feddbn.federation.sums.gram import GramQuestion
 from feddbn.runtime.simulated.secure import secure_federation
 from feddbn.runtime.site.check import why_refused
+from feddbn.runtime.site.open_site import read_data
 from feddbn.runtime.site.registers import RecordingBook
 from feddbn.runtime.store import FileStore
 from support.consortium import Consortium, Liar, Refused, by_rule, spread
 from support.saying import refused
 
-pytestmark = [pytest.mark.promise, pytest.mark.usefixtures("light")]
+pytestmark = pytest.mark.promise
 
 
 def consortium(place, k=4, rows=200, policy="", n_recordings=1):
@@ -173,7 +174,7 @@ def test_a_lead_who_sees_results_only_gets_no_second_study_without_one_site(site
 def test_an_owner_is_told_before_that_a_study_over_other_sites_would_be_refused(sites):
     def remarks(study, **changes):
         policy = sites.policy().model_copy(update=changes)
-        found = why_refused(sites.settings(), policy, sites.variables, study)
+        found = why_refused(sites.settings(), policy, read_data(sites.settings()), study)
         return [one.values["why"] for one in found] == ["shows-few-sites"]
 
     some = sites.study(sites=sites.names[:3])

@@ -12,12 +12,13 @@ from feddbn.runtime.files.lead import Lead
 from feddbn.runtime.settings import read_policy, read_site_settings
 from feddbn.runtime.site.check import why_refused
 from feddbn.runtime.site.kit_files import read_peers
+from feddbn.runtime.site.open_site import read_data
 from feddbn.runtime.site.owner import Owner, admit
 from support.consortium import NAMES, make_study
 from support.file_kits import LEAD, RULE, FileKits
 from support.saying import refused
 
-pytestmark = [pytest.mark.promise, pytest.mark.usefixtures("light")]
+pytestmark = pytest.mark.promise
 
 STRANGER = Identity.from_seed(bytes(range(32))).public.hex()
 
@@ -71,7 +72,7 @@ def test_a_study_with_a_site_that_was_not_admitted_is_refused(tmp_path):
     policy, study = read_policy(settings.policy), make_study(sites=(*NAMES, "east"))
 
     def codes():
-        return {one.values["why"] for one in why_refused(settings, policy, ("u", "v"), study)}
+        return {one.values["why"] for one in why_refused(settings, policy, read_data(settings), study)}
 
     assert "unknown-key" in codes()
     admit(kit, "east", STRANGER)

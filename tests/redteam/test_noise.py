@@ -16,7 +16,7 @@ from feddbn.federation.protocol.task import Task
 from feddbn.federation.sums.gram import GramQuestion
 from support.consortium import Consortium, Liar, by_rule, plain, raw
 
-pytestmark = [pytest.mark.promise, pytest.mark.usefixtures("light")]
+pytestmark = pytest.mark.promise
 
 D, N = 4, 500
 NAMES = tuple(f"x{j}" for j in range(D))

@@ -13,7 +13,7 @@ from feddbn.privacy.policy import SitePolicy
 from support.consortium import Consortium, Liar, by_rule, plain, raw, spread
 from support.saying import refused
 
-pytestmark = [pytest.mark.promise, pytest.mark.usefixtures("light")]
+pytestmark = pytest.mark.promise
 
 # Shapes of residuals ------------------------------------------------------------------------------------------------------
 SHAPES = {"n_lags": 0, "use_nongaussian": "auto"}

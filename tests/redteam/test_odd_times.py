@@ -19,8 +19,6 @@ from feddbn.runtime.store import Store
 from support.console_kits import served
 from support.consortium import Consortium, by_rule, plain
 
-pytestmark = pytest.mark.usefixtures("light")
-
 DAY = 86400
 ESCAPE = "\x1b[2J\x1b]0;owned\x07\x9b31m\u202e"
 

@@ -16,7 +16,7 @@ from feddbn.federation.sums.gram import GramQuestion
 from support.consortium import Consortium, by_rule, spread
 from support.saying import refused
 
-pytestmark = [pytest.mark.promise, pytest.mark.usefixtures("light")]
+pytestmark = pytest.mark.promise
 
 BAD = "s0"
 

@@ -13,7 +13,7 @@ from feddbn.federation.sums.gram import GramQuestion
 from feddbn.runtime.store import STORE
 from support.consortium import Consortium, Liar, Refused, by_rule, raw, spread
 
-pytestmark = [pytest.mark.promise, pytest.mark.usefixtures("light")]
+pytestmark = pytest.mark.promise
 
 VICTIM = "s2"
 

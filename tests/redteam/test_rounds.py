@@ -16,7 +16,7 @@ from feddbn.privacy.policy import SitePolicy
 from support.consortium import Consortium, Liar, Refused, by_rule, spread
 from support.saying import refused
 
-pytestmark = [pytest.mark.promise, pytest.mark.usefixtures("light")]
+pytestmark = pytest.mark.promise
 
 Q, D, ROWS = 6, 3, 199.0
 POLE = np.where(np.arange(Q) == 1, 1.0, 1e13)
@@ -31,9 +31,9 @@ def personal(sites, **changed):
     """An honest first round of PFDBNL, with changes."""
     given = {
         "n_sites": 4, "run": 0, "weighting": "samples", "mu": 0.5, "lambda_w": 0.05, "lambda_a": 0.05,
-        "w_threshold": 0.2, "a_threshold": 0.2, "acyclicity": "expm", "average": "running", "n_slots": 1,
+        "w_threshold": 0.2, "a_threshold": 0.2, "acyclicity": "expm", "average": "running",
         "mean_rows": ROWS, "origin": np.zeros(Q), "scale": np.ones(Q), "metric": np.ones(Q),
-        "C": np.zeros((1, Q, D)), "round": 0, "stage": "warm", "serial": 0, "rho": 2.0, "rho1": 1.0, "rho2": 2.0,
+        "C": np.zeros((Q, D)), "round": 0, "stage": "warm", "serial": 0, "rho": 2.0, "rho1": 1.0, "rho2": 2.0,
         "rho2_before": 2.0, "alpha": None, "acyclic_steps": 0, "is_exact": False, "is_ordered": False,
         "in_series": True, "tol": 1e-3, "optimum": "order", "is_proven": True,
     }  # fmt: skip
@@ -52,7 +52,7 @@ OTHER_PERSONAL_ROUNDS = [
     {"lambda_a": 0.0},
     {"w_threshold": 0.0},
     {"a_threshold": 0.3},
-    {"C": np.full((1, Q, D), 2e6)},
+    {"C": np.full((Q, D), 2e6)},
     {"metric": POLE},
     {"scale": np.full(Q, 2.0)},
     {"mean_rows": 100.0},
@@ -139,7 +139,7 @@ def liar(sites):
     return Liar(sites, sites.study("pfdbnl")).keys()
 
 
-C = np.random.default_rng(0).normal(size=(1, Q, D))
+C = np.random.default_rng(0).normal(size=(Q, D))
 
 
 def test_no_round_tells_one_site_to_go_on_and_the_others_to_begin_anew(sites, liar):

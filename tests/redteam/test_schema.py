@@ -11,7 +11,7 @@ from feddbn.runtime.store import STORE
 from support.consortium import Consortium, Liar, Refused, by_rule, raw, spread
 from support.saying import refused
 
-pytestmark = [pytest.mark.promise, pytest.mark.usefixtures("light")]
+pytestmark = pytest.mark.promise
 
 
 @pytest.fixture
@@ -75,8 +75,8 @@ def test_other_parameters_are_the_studys_too(sites, liar, more, code, name):
         ("gram.rows", {"n_lags": 10**6}, ("0",)),
         ("gram.rows", {"periods": [1e300]}, ("2",)),
         (
-            "gram.resamples",
-            {"stop": 10**9, "first": -1, "resampling": "bootstrap", "block_rule": "auto", "seed": 0},
+            "gram.parts",
+            {"n_parts": 10**9},
             ("0",),
         ),
     ],
@@ -95,21 +95,13 @@ def test_profiles_of_three_sites_stay_at_home(tmp_path, sites, liar):
     plainly.refused(survey, "sites-not-compared")
 
 
-def test_resamples_are_drawn_as_the_study_says(tmp_path):
-    sites = Consortium(tmp_path, spread(3, 2), by_rule("gram.resamples"))
-    liar = Liar(sites, sites.study(goal="confidence", confidence={"replicates": 20}))
-    usual = {"first": -1, "stop": 0, "resampling": "bootstrap", "block_rule": "auto", "resampled": "auto"}
-    usual |= {"seed": 0}
+def test_parts_are_as_many_as_the_study_says(tmp_path):
+    sites = Consortium(tmp_path, spread(3, 2), by_rule("gram.parts"))
+    liar = Liar(sites, sites.study())
     origin = {"origin": np.zeros(4)}
-    for changes, why in (
-        ({"stop": 21}, "20"),
-        ({"seed": 1}, "'seed' is 1"),
-        ({"block_rule": "given", "block_length": 1}, "'block_rule' is 'given'"),
-        ({"resampled": "blocks"}, "'resampled' is 'blocks'"),
-    ):
-        question = asked(sites, "gram.resamples", origin, **{**usual, **changes})
-        liar.refused(question, "not-in-study", why)
-    assert liar.sum(asked(sites, "gram.resamples", origin, **usual)).contributors == sites.names
+    for n in (1, 2, 3):
+        liar.refused(asked(sites, "gram.parts", origin, n_parts=n), "not-in-study", f"'n_parts' is {n}")
+    assert liar.sum(asked(sites, "gram.parts", origin, n_parts=4)).contributors == sites.names
 
 
 def test_norms_of_units_are_told_with_noise_only(sites, liar):
@@ -135,12 +127,10 @@ def test_norms_of_units_are_told_with_noise_only(sites, liar):
             },
             2,
         ),
-        ({"n_clusters": 2}, {}, 2),
-        ({"n_clusters": "auto"}, {}, 1),
     ],
 )
-def test_entries_and_clusters_of_few_sites_are_refused_at_the_greeting(tmp_path, parameters, more, n):
-    sites = Consortium(tmp_path, spread(4, 3), by_rule("step.clusters", "loss.rows", "loss.sums"))
+def test_entries_of_few_sites_are_refused_at_the_greeting(tmp_path, parameters, more, n):
+    sites = Consortium(tmp_path, spread(4, 3), by_rule("loss.rows", "loss.sums"))
     with refused(SiteRefused, n, "min_sites_per_entry", code="few-sites-per-entry"):
         Liar(sites, sites.study("pfdbnl", parameters, **more))
 
@@ -157,7 +147,7 @@ def test_a_run_cannot_be_called_like_a_file_of_the_site(sites):
 @pytest.fixture
 def check(tmp_path):
     """Owners that allow more than checks ask for: it is the study that says what is asked."""
-    sites = Consortium(tmp_path / "check", spread(4, 3), by_rule("agree", "gram.resamples"))
+    sites = Consortium(tmp_path / "check", spread(4, 3), by_rule("agree", "gram.parts"))
     return sites, Liar(sites, sites.study(goal="check"))
 
 
@@ -167,12 +157,10 @@ def test_the_survey_is_all_that_a_check_tells(check):
     found = liar.sum(survey).value
     assert len(found) == survey_length(survey)
     assert found[:3].tolist() == [4 * 200, 4, 0]
-    resampling = {"resampling": "bootstrap", "block_rule": "auto", "resampled": "recordings", "seed": 0}
-    resampling |= {"first": -1, "stop": 1}
     for question in (
         moments(sites),
         asked(sites, "gram.pairs", pairs=True),
-        asked(sites, "gram.resamples", {"origin": np.zeros(6)}, **resampling),
+        asked(sites, "gram.parts", {"origin": np.zeros(6)}, n_parts=4),
         # Sites do not compare themselves unless the study says so.
         AgreementQuestion(
             n_lags=1,

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from feddbn.model.curves import Curve, Product
 from feddbn.model.dbn import DBN
+from support.networks import curved, make_curve, make_product
 
 
 def random_dbn(
@@ -34,20 +34,13 @@ def curved_dbn() -> DBN:
     W[0, 1], A[0, 2, 0], A[0, 0, 0] = 0.06, -0.4, 0.3
     covariance = tuple(map(tuple, (0.0025 * np.diag([0.01, 1.0, 1.0])).tolist()))
     curves = (
-        Curve(0, 1, 0, 50.0, 10.0, (0.3, -0.1), "spline", covariance),
-        Curve(1, 2, 1, 0.0, 1.0, (-0.8,), "quadratic"),
-        Curve(2, 0, 1, 0.0, 1.5, (0.2,), "spline"),
+        make_curve(0, 1, 0, 50.0, 10.0, (0.3, -0.1), "spline", covariance),
+        make_curve(1, 2, 1, 0.0, 1.0, (-0.8,), "quadratic"),
+        make_curve(2, 0, 1, 0.0, 1.5, (0.2,), "spline"),
     )
-    products = (Product(0, 1, 2, 1, 0.2, (50.0, 0.0), (10.0, 1.0)),)
-    return DBN(
-        W,
-        A,
-        ["a", "b", "c"],
-        np.array([35.0, -3.0, 0.0]),
-        np.array([50.0, 0.5, 0.5]),
-        curves=curves,
-        products=products,
-    )
+    products = (make_product(0, 1, 2, 1, 0.2, (50.0, 0.0), (10.0, 1.0)),)
+    numbers = [35.0, -3.0, 0.0], [50.0, 0.5, 0.5]
+    return curved(W, A, ["a", "b", "c"], *numbers, [*curves, *products])
 
 
 def stored(dbn: DBN) -> dict[str, Any]:

@@ -4,11 +4,10 @@ from functools import reduce
 
 import numpy as np
 
+import feddbn
 from feddbn.core.designs.gram import Gram, recording_gram
 from feddbn.core.designs.recordings import Block, lagged_rows
 from feddbn.core.statistics.moments import Moments
-from feddbn.sim.federated import simulate_arrays
-from feddbn.sim.settings import SimulationSettings
 
 
 def lagged(x, n_lags=1):
@@ -28,15 +27,14 @@ def gram_of(design, recordings):
 
 def simulated(d, n, seed, n_lags=1, factors=None, **settings):
     """Moments of lagged rows and the true support."""
-    s = SimulationSettings(d=d, n_samples=n, n_sites=2, n_lags=n_lags, **settings)
-    arrays = simulate_arrays(s, np.random.default_rng(seed))
+    fed = feddbn.simulate(d=d, n_samples=n, n_sites=2, n_lags=n_lags, random_state=seed, **settings)
     scale = np.ones(d) if factors is None else factors
     rows = [
         chunk
-        for recordings in arrays.recordings.values()
+        for recordings in fed.sites.values()
         for x in recordings
-        for chunk in lagged_rows([Block(x * scale)], n_lags)
+        for chunk in lagged_rows([Block(x.to_numpy() * scale)], n_lags)
     ]
-    system = next(iter(arrays.systems.values()))
-    truth = np.vstack([system.W, *system.A]) != 0
+    network = next(iter(fed.truths.values()))
+    truth = np.vstack([network.W, *network.A]) != 0
     return Moments.of_rows(np.concatenate(rows)), truth

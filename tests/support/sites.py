@@ -5,7 +5,9 @@ from __future__ import annotations
 from contextlib import nullcontext
 
 from feddbn.core.designs.recordings import Block
-from feddbn.data.memory import AlignedSite, ArrayRecording, MemorySite
+from feddbn.data import Recording
+from feddbn.data import Site as DataSite
+from feddbn.data.site import with_columns
 from feddbn.federation.guards.row_set_guard import RowTable
 from feddbn.federation.protocol.site import Site
 from feddbn.runtime.simulated.in_process import InProcessFederation
@@ -15,7 +17,7 @@ def memory_site(*tables, names=None):
     """A site with one recording for each table: an array, or a block of rows."""
     blocks = [table if isinstance(table, Block) else Block(table) for table in tables]
     names = names or tuple(f"x{j}" for j in range(blocks[0].values.shape[1]))
-    return MemorySite(names, [ArrayRecording(f"r{k}", (block,)) for k, block in enumerate(blocks)])
+    return DataSite(names, [Recording(f"r{k}", (block,)) for k, block in enumerate(blocks)])
 
 
 def federation_of(data):
@@ -43,7 +45,7 @@ class RowsInMemory:
         return {one.name: number for number, one in enumerate(self.data.recordings())}
 
     def table(self, variables=None):
-        data = AlignedSite(tuple(variables or self.data.variables), self.data)
+        data = with_columns(self.data, tuple(variables or self.data.variables))
         return RowTable.of(data, self.order(), self.version, b"key")
 
     def used(self):

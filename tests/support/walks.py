@@ -8,7 +8,8 @@ import numpy as np
 
 import support.study_programs  # noqa: F401 (registers the walk)
 from feddbn.core.designs.recordings import Block
-from feddbn.data.memory import ArrayRecording, MemorySite
+from feddbn.data import Recording
+from feddbn.data import Site as DataSite
 from feddbn.federation.protocol.endpoint import SiteEndpoint
 from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.study import Study, study_method
@@ -24,7 +25,7 @@ VARIABLES = ("u", "v")
 
 def data_of(name):
     rows = np.random.default_rng(ord(name)).normal(size=(20, 2))
-    return MemorySite(VARIABLES, [ArrayRecording("r", (Block(rows),))])
+    return DataSite(VARIABLES, [Recording("r", (Block(rows),))])
 
 
 class Place:

@@ -26,8 +26,8 @@ from feddbn.findings import Finding
 from feddbn.method_table import Method, available_methods, get_method, make_estimator
 from feddbn.methods.base import in_process, learned_from, unwarned
 from feddbn.model.dbn import DBN
-from feddbn.model.mechanisms import known
 from feddbn.model.network import check_network
+from feddbn.model.nodes import known
 from feddbn.results.scoring import score, score_sites
 from feddbn.shown import Shown
 
@@ -93,14 +93,10 @@ class Compared:
         }
 
 
-def default_methods(truth: Truth | None, personal: bool) -> list[Method]:
-    """Return the usual methods that make sense: the best site needs one truth; personal ones if asked for."""
+def default_methods(personal: bool) -> list[Method]:
+    """Return the usual methods; personal ones if asked for."""
     return [
-        method
-        for method in available_methods()
-        if method.is_usual
-        and (not method.needs_truth or isinstance(truth, DBN))
-        and (personal or not method.is_personal)
+        method for method in available_methods() if method.is_usual and (personal or not method.is_personal)
     ]
 
 
@@ -108,7 +104,6 @@ def fit_method(
     method: Method,
     sites: Any,
     parameters: Mapping[str, Any],
-    truth: Truth | None = None,
     observer: Observer | None = None,
     *,
     federation: Federation | None = None,
@@ -125,10 +120,6 @@ def fit_method(
     if federation is not None:
         estimator.set_params(federation=federation)
     extra: dict[str, Any] = {key: value for key, value in columns.items() if value is not None}
-    if method.needs_truth:
-        if not isinstance(truth, DBN):
-            raise ParameterError(f"method {method.name!r} chooses by the truth; give one true network.")
-        extra["truth"] = truth
     if _takes(estimator.fit, "observer"):
         extra["observer"] = observer
     return estimator.fit(sites, **extra)
@@ -210,11 +201,8 @@ def _fitted(
         # Sites judge straight lines on held-out rows.
         mine["features"] = "linear"
     before = time.perf_counter()
-    if method.has("resamples"):
-        # How probable edges are is not compared.
-        mine = {"resamples": 0, **mine}
     # Every estimator keeps its own advice in findings_.
-    estimator = fit_method(method, sites, mine, truth, observer, federation=federation, warns=False)
+    estimator = fit_method(method, sites, mine, observer, federation=federation, warns=False)
     seconds = time.perf_counter() - before
     line = Compared(method, estimator, seconds, None, None)
     return replace(line, scores=None if truth is None else _scores(truth, line.networks))
@@ -375,7 +363,7 @@ def compare_methods(
     Examples
     --------
     >>> import feddbn
-    >>> data = feddbn.simulate(d=3, n_sites=2, n_samples=200, random_state=0)
+    >>> data = feddbn.simulate(d=3, n_sites=2, n_samples=2000, random_state=0)
     >>> table = feddbn.compare_methods(data.sites, ["oneshot", "summary"], truth=data.truth)
     >>> table.to_frame()["W shd"].tolist()
     [0, 3]
@@ -386,7 +374,7 @@ def compare_methods(
         raise ParameterError("methods is empty; name at least one, or None for the usual ones.")
     if truth is not None and not isinstance(truth, Mapping):
         check_network(truth, "truth")
-    chosen: Iterable[Any] = default_methods(truth, False) if methods is None else map(get_method, methods)
+    chosen: Iterable[Any] = default_methods(False) if methods is None else map(get_method, methods)
     share = (0.2 if truth is None else 0.0) if held_out is None else held_out
     sites = read_sites(data, layout=Layout.of(layout, columns, "compare_methods"))
     return Comparison(compare(sites, list(chosen), dict(parameters or {}), truth, share, observer))

@@ -1,7 +1,7 @@
-"""How far each edge, or each mark of an edge, can be trusted: refit on resamples of every site's own rows, count, tabulate.
+"""How far each edge, or each mark of an edge, can be trusted: refit on resamples of parts of the rows, count, tabulate.
 
-The sites send sums of resampled moments (`feddbn.federation.sums.gram`), so whatever protects sums
-protects this too. The fits happen at the server, from sums only.
+The sites send moments of a few parts of their rows once (`feddbn.core.designs.parts`). Resamples are drawn, and fitted, at
+the server, from sums only.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from sklearn.base import clone
 
 from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.constraints import EdgeConstraints
-from feddbn.core.statistics.moments import RESAMPLINGS, Moments
+from feddbn.core.statistics.moments import Moments
+from feddbn.core.statistics.parts import redrawn
 from feddbn.core.threads import one_thread
 from feddbn.data.layout import Layout
 from feddbn.data.read import read_sites
 from feddbn.errors import ParameterError, ResidualsWarning
-from feddbn.federation.programs.curved import CurvedMoments
+from feddbn.federation.programs.curved import dispersion_program
+from feddbn.federation.programs.functions import CurvedMoments
 from feddbn.federation.programs.residual_checks import ResidualReport, network_checks_program
-from feddbn.federation.protocol.rows import Treatment, treated
-from feddbn.federation.protocol.task import Federation, ServerProgram, run_program
-from feddbn.federation.sums.gram import BLOCK_LENGTHS, UNITS, ResampledMoments, bootstrap_program
+from feddbn.federation.protocol.task import Federation, run_program
 from feddbn.federation.sums.prepare import AS_THEY_ARE
 from feddbn.federation.sums.treatment import AskedMoments, asked_moments_program
 from feddbn.method_table import METHODS
@@ -50,7 +50,7 @@ from feddbn.results.remarks import (
     summarise,
 )
 from feddbn.results.result import plain
-from feddbn.settings import is_federation, number, shown, whole, word
+from feddbn.settings import is_federation, number, shown, whole
 from feddbn.shown import Shown
 from feddbn.words import say
 
@@ -95,9 +95,6 @@ def confidence(
     data: Any = None,
     n_replicates: int = 100,
     *,
-    block_length: int | str = "auto",
-    method: str = "bootstrap",
-    unit: str = "auto",
     level: float = 0.9,
     threshold: float = 0.0,
     random_state: int = 0,
@@ -118,14 +115,6 @@ def confidence(
         Site -> frame, array or list of them (one recording each), or whatever else `read_sites` takes; or a federation.
     n_replicates
         Number of resamples B.
-    block_length
-        Rows per block: a number, ``"auto"`` (cube root of the site's rows) or ``"politis-white"``
-        (estimated at each site; needs the extra `bootstrap`).
-    method
-        ``"bootstrap"``: blocks are drawn with replacement. ``"stability"``: half of the blocks, in
-        complementary pairs.
-    unit
-        ``"recordings"``, ``"blocks"``, or ``"auto"``: recordings at a site that has at least ten of them.
     level
         Of edges: coverage of the percentile interval of a weight over the replicates (an absent edge counts as 0).
     threshold
@@ -162,17 +151,14 @@ def confidence(
     --------
     >>> import feddbn
     >>> data = feddbn.simulate(d=3, n_sites=2, n_samples=200, random_state=0)
-    >>> table = feddbn.confidence(feddbn.OneShotDBN(average=False), data.sites, n_replicates=4)
+    >>> table = feddbn.confidence(feddbn.OneShotDBN(), data.sites, n_replicates=4)
     >>> table[["source", "target", "lag", "probability"]].head(2).values.tolist()
-    [['x2', 'x1', 0, 1.0], ['x0', 'x2', 1, 1.0]]
+    [['x2', 'x1', 0, 1.0], ['x0', 'x0', 1, 1.0]]
     >>> feddbn.confidence(feddbn.LatentDBN(), data.sites, n_replicates=4)[["source", "target", "mark"]].values.tolist()[0]
-    ['x0', 'x0', 'o->']
+    ['x0', 'x2', 'o->']
     """
     _check_estimator(estimator)
     whole(2).check("n_replicates", n_replicates)
-    (whole(1) | word(*BLOCK_LENGTHS)).check("block_length", block_length)
-    word(*RESAMPLINGS).check("method", method)
-    word(*UNITS).check("unit", unit)
     number(above=0, below=1).check("level", level)
     number(0).check("threshold", threshold)
     whole(0).check("random_state", random_state)
@@ -183,42 +169,33 @@ def confidence(
     names = running.variables
     n_lags = int(estimator.n_lags) * (2 if isinstance(estimator, LatentDBN) else 1)
     rows = _rows_to_resample(estimator, running, n_lags)
-    program = rows.program(
-        names,
-        n_lags,
-        int(n_replicates),
-        resampling=method,
-        block_length=block_length if isinstance(block_length, str) else int(block_length),
-        unit=unit,
-        seed=int(random_state),
+    dispersion, _ = run_program(
+        dispersion_program(names, n_lags, rows.asked, rows.asked.moments, running), running
     )
-    resampled = rows.worth(run_program(program, running), len(names))
+    replicates = rows.drawn(dispersion, int(n_replicates), np.random.default_rng(random_state))
     table: pd.DataFrame
     if isinstance(estimator, LatentDBN):
         learn = partial(_marks, estimator, rows, names, n_lags)
-        table = mark_table(learn(resampled.full), _refits(learn, resampled, n_jobs, progress))
-        table.attrs.update(method=method, n_replicates=int(n_replicates), random_state=int(random_state))
+        table = mark_table(learn(rows.whole), _refits(learn, replicates, n_jobs, progress))
+        table.attrs.update(n_replicates=int(n_replicates), random_state=int(random_state))
         return table
     # Small solves are faster on one BLAS thread; joblib's own workers limit theirs.
     with one_thread():
         fitted = clone(estimator, safe=False)
-        full = fitted.fit_moments(rows.given(resampled.full), names)
-    found = _refits(partial(_weights, estimator, rows, names), resampled, n_jobs, progress)
+        full = fitted.fit_moments(rows.given(rows.whole), names)
+    found = _refits(partial(_weights, estimator, rows, names), replicates, n_jobs, progress)
     curved = None if rows.told is None else np.stack([one[1] for one in found])
     stacks = np.stack([one[0] for one in found])
     table = ConfidenceTable(confidence_table(full, stacks, level=level, threshold=threshold, curved=curved))
-    table.attrs.update(
-        method=method, n_replicates=int(n_replicates), level=level, random_state=int(random_state)
-    )
+    table.attrs.update(n_replicates=int(n_replicates), level=level, random_state=int(random_state))
     report = rows.report
     if rows.told is None and are_looked_at(getattr(estimator, "check_residuals", "auto"), running):
         limits = EdgeConstraints.none(full.d, len(full.A))
         inputs: tuple[int, ...] = ()
         if isinstance(fitted, DBNEstimator):
             limits, inputs = fitted._constraints(), fitted._inputs
-        network = fitted_network(full, limits, inputs, rows.treatment.center, rows.treatment, rows.asked)
-        moments = resampled.full if rows.asked is None else None
-        report = run_program(network_checks_program(network, moments), running)
+        network = fitted_network(full, limits, inputs, rows.asked.center, rows.asked.treatment, rows.asked)
+        report = run_program(network_checks_program(network), running)
     table.attrs.update(_said(report, full, getattr(estimator, "_warns", True)))
     return table
 
@@ -306,7 +283,7 @@ def confidence_table(
 
 def curved_edges(dbn: DBN) -> BoolArray:
     """(p+1, d, d) where a network has a curve or a product, [lag, from, to]."""
-    return np.isin(dbn.mechanisms.shapes(), ("curved", "product"))
+    return np.isin(dbn.shapes(), ("curved", "product"))
 
 
 def mark_table(full: AncestralGraph, replicates: Sequence[AncestralGraph]) -> pd.DataFrame:
@@ -337,14 +314,14 @@ def _is_backward(mark: str) -> bool:
 
 def _refits(
     learn: Callable[[Moments], T],
-    resampled: ResampledMoments,
+    replicates: Sequence[Moments],
     n_jobs: int | None,
     progress: Callable[[int], None] | None,
 ) -> list[T]:
     """What is learned from each replicate."""
     found: list[T] = []
     with one_thread():
-        refits = (delayed(learn)(moments) for moments in resampled.replicates)
+        refits = (delayed(learn)(moments) for moments in replicates)
         for one in Parallel(n_jobs=n_jobs, return_as="generator")(refits):
             found.append(one)
             if progress is not None:
@@ -353,21 +330,24 @@ def _refits(
 
 
 def _weights(
-    estimator: MomentsEstimator, rows: _ResampledRows, names: tuple[str, ...], moments: Moments
+    estimator: MomentsEstimator, rows: _RowsToResample, names: tuple[str, ...], moments: Moments
 ) -> tuple[FloatArray, BoolArray]:
     """Weights of the network of a replicate, and where it has curves or products."""
     _refuse_empty(moments)
     # The fit on all rows has already given this advice; once is enough.
-    fitted: DBN = unwarned(clone(estimator, safe=False)).fit_moments(rows.given(moments), names)
+    learner = unwarned(clone(estimator, safe=False))
+    # How sure each resample is does not matter here.
+    learn = getattr(learner, "network_of", learner.fit_moments)
+    fitted: DBN = learn(rows.given(moments), names)
     return fitted.adjacency_matrices, curved_edges(fitted)
 
 
 def _marks(
-    estimator: LatentDBN, rows: _ResampledRows, names: tuple[str, ...], n_lags: int, moments: Moments
+    estimator: LatentDBN, rows: _RowsToResample, names: tuple[str, ...], n_lags: int, moments: Moments
 ) -> AncestralGraph:
     """Marks of the graph of a replicate."""
     _refuse_empty(moments)
-    removed = 0.0 if rows.asked is None else float(max(rows.asked.rank - 1.0, 0.0))
+    removed = float(max(rows.asked.rank - 1.0, 0.0))
     found: LatentDBN = clone(estimator).set_params(federation=None)
     return found.fit_summary(Summary(moments, names, n_lags, n_nuisances=removed)).ancestral_graph_
 
@@ -398,67 +378,49 @@ def _federation(data: Any, federation: Federation | None, layout: Layout, estima
 
 
 @dataclass(frozen=True)
-class _ResampledRows:
+class _RowsToResample:
     """What is resampled, and what its moments mean to an estimator.
 
     Attributes
     ----------
-    treatment, asked
-        What sites do to their rows, and the sums that decided about it, if there were any.
+    asked
+        The sums that decided what is done to rows, and their moments.
     told
         What the fit on all rows learned its curves from; None: rows are lagged values.
     report
         What that fit says about its residuals.
     """
 
-    treatment: Treatment
-    asked: AskedMoments | None = None
+    asked: AskedMoments
     told: CurvedMoments | None = None
     report: ResidualReport | None = None
 
-    def program(
-        self, variables: tuple[str, ...], n_lags: int, n_replicates: int, **how: Any
-    ) -> ServerProgram[ResampledMoments]:
-        """Return the program that asks for their resamples; `how` as in `bootstrap_program`."""
-        curved = None if self.told is None else self.told.question
-        center = self.treatment.center
-        program = bootstrap_program(variables, n_lags, n_replicates, **how, center=center, curved=curved)
-        return treated(program, self.treatment)
+    @property
+    def whole(self) -> Moments:
+        """Moments of all rows."""
+        return self.asked.moments if self.told is None else self.told.moments
 
-    def worth(self, resampled: ResampledMoments, d: int) -> ResampledMoments:
-        """The same as from as many rows as the first sum has, and with what levels took along, as there."""
-        if self.told is not None:
-            return resampled.worth(self.told.moments.n / resampled.full.n)
-        if self.asked is None:
-            return resampled
-        asked = self.asked
-        resampled = resampled.each(lambda moments: asked.whole(moments, d))
-        # Where cells are empty rows are worth fewer than there are.
-        return (
-            resampled.worth(asked.moments.n / asked.n_rows) if asked.n_rows > asked.moments.n else resampled
-        )
+    def drawn(self, dispersion: float, n: int, rng: np.random.Generator) -> tuple[Moments, ...]:
+        """Resamples of all rows, which are worth fewer rows where parts differ."""
+        whole = self.whole
+        fewer = Moments(whole.n / dispersion, whole.mean, whole.scatter / dispersion)
+        return tuple(redrawn(fewer, rng) for _ in range(n))
 
     def given(self, moments: Moments) -> Moments | CurvedMoments:
         """Moments of a resample as ``fit_moments`` takes them."""
         return moments if self.told is None else self.told.of(moments)
 
 
-def _rows_to_resample(estimator: object, federation: Federation, n_lags: int) -> _ResampledRows:
+def _rows_to_resample(estimator: object, federation: Federation, n_lags: int) -> _RowsToResample:
     """Ask what a fit would ask first; rows of curves are resampled if it finds some.
 
     Resamples of rows with different levels would be confident about them, so rows are treated as in a fit.
     """
     curves_on = getattr(estimator, "curves_on", None)
     fit = None if curves_on is None else curves_on(federation)
-    if fit is not None and fit[2] is not None:
+    if fit is not None:
         outcome, report, curved = fit
         assert outcome.asked is not None
-        return _ResampledRows(outcome.asked.treatment, outcome.asked, curved.told, report)
+        return _RowsToResample(outcome.asked, *((curved.told, report) if curved is not None else ()))
     rows = estimator._rows_on(federation) if isinstance(estimator, DBNEstimator) else AS_THEY_ARE
-    if rows.is_settled:
-        return _ResampledRows(Treatment(center=rows.center))
-    if fit is not None and fit[0].asked is not None:
-        asked = fit[0].asked
-    else:
-        asked = run_program(asked_moments_program(federation.variables, n_lags, rows), federation)
-    return _ResampledRows(asked.treatment, asked)
+    return _RowsToResample(run_program(asked_moments_program(federation.variables, n_lags, rows), federation))

@@ -23,8 +23,10 @@ from feddbn.core.statistics.survey import FEWEST_SITES
 from feddbn.data import SiteData, check_sites
 from feddbn.data.checks import ROWS_PER_COLUMN, rows_level
 from feddbn.data.described import layouts
+from feddbn.data.doubts import doubts
 from feddbn.data.layout import Layout
-from feddbn.data.read import held, readable_sites, reading_steps
+from feddbn.data.read import aligned, read_all
+from feddbn.data.readings import StepTable
 from feddbn.errors import DataError, ParameterError
 from feddbn.federation.programs.oneshot import dependent_findings, first_look
 from feddbn.federation.protocol.task import Federation, Observer, run_program
@@ -39,7 +41,6 @@ from feddbn.federation.sums.treatment import (
 from feddbn.findings import Finding, Findings, Level
 from feddbn.methods.base import DBNEstimator, learned_from, unwarned
 from feddbn.methods.oneshot import OneShotDBN
-from feddbn.preflight import preflight
 from feddbn.results.identities import near_identities
 from feddbn.results.remarks import kinds_lose, loses_rows
 
@@ -76,37 +77,48 @@ def check(data: Any, n_lags: int | str = 1, *, layout: Layout | None = None, **c
     >>> [(one.code, one.level) for one in feddbn.check(data.sites)]
     [('own-courses', 'note')]
     """
-    layout, data = Layout.of(layout, columns, "check"), held(data)
-    shown = list(preflight(data, layout=layout))
-    if any(one.code == "header" for one in shown):
-        # The columns' names are values then, and belong into no sentence.
-        return Findings(shown)
+    layout = Layout.of(layout, columns, "check")
     every = layouts(data, layout)
-    has_kinds = any(kind.name != "continuous" for one in every for kind in one.kinds.values())
+    kinds = {name: kind for one in every for name, kind in one.kinds.items()}
     # What a fit warns of is among its findings.
-    look = unwarned(Look(n_lags, prepare=AS_THEY_ARE if has_kinds else Prepare()))
+    is_kind = any(kind.name != "continuous" for kind in kinds.values())
+    look = unwarned(Look(n_lags, prepare=AS_THEY_ARE if is_kind else Prepare()))
     names: tuple[str, ...] = every[0].variables or ()
+    shown: list[Finding] = []
+    steps = None
     try:
-        sites, errors = readable_sites(data, layout)
+        read = read_all(data, layout, is_looked_at=True)
+        sites, steps = read.sites, read.steps
+        shown = list(doubts(sites, kinds))
+        if any(one.code == "header" for one in shown):
+            # The columns' names are values then, and belong into no sentence.
+            return Findings(shown)
         names = names or tuple(dict.fromkeys(name for site in sites.values() for name in site.variables))
-        for name, site in sites.items():
-            try:
-                check_sites({name: site}, look._largest_lag)
-            except DataError as error:
-                errors[name] = error
+        errors = {
+            name: one for name, site in sites.items() if (one := _why_not(name, site, look._largest_lag))
+        }
         for name, why in errors.items():
             shown = _explained(shown, _refusal(why, site=name))
         kept = {name: site for name, site in sites.items() if name not in errors}
         if kept and errors:
             shown.append(Finding("others-looked-at", "note", {"kept": list(kept)}))
+        if read.refused is not None:
+            raise read.refused
+        kept = aligned(kept, read.layout) if kept else kept
         found = _joined(shown, look.fit(kept), kept) if kept else shown
     except DataError as error:
         found = _explained(shown, _refusal(error))
-    found = [*found, *_limits(every, names)]
-    is_irregular = any(one.gathers for one in every) or any(
-        one.values.get("why") == "closer" for one in found
-    )
-    return Findings([*found, *_steps(data, layout)] if is_irregular else found)
+    return Findings([*found, *_limits(every, names), *_steps(steps)])
+
+
+def _why_not(name: str, site: SiteData, n_lags: int) -> DataError | None:
+    """Why a fit refuses a site."""
+    try:
+        if getattr(site, "refused", None) is None:
+            check_sites({name: site}, n_lags)
+    except DataError as error:
+        return error
+    return getattr(site, "refused", None)
 
 
 def _limits(every: Sequence[Layout], names: Iterable[str]) -> list[Finding]:
@@ -122,13 +134,11 @@ def _limits(every: Sequence[Layout], names: Iterable[str]) -> list[Finding]:
 _STEPS_SHOWN = 6
 
 
-def _steps(data: Any, layout: Layout) -> list[Finding]:
+def _steps(table: StepTable | None) -> list[Finding]:
     """What usual steps would keep of readings at irregular times, about the one that `freq="auto"` takes."""
-    try:
-        table, texts = reading_steps(data, layout)
-    except DataError:
-        # The reading for a fit says why.
+    if table is None:
         return []
+    texts = table.texts
     middle = 0 if table.best is None else table.best
     first = max(min(middle - _STEPS_SHOWN // 2, len(texts) - _STEPS_SHOWN), 0)
     rows = [

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,19 +13,18 @@ import pandas as pd
 from feddbn.core.arrays import FloatArray
 from feddbn.core.designs.cells import MappedSite
 from feddbn.core.designs.recordings import Recording, all_rows
+from feddbn.data import Site
 from feddbn.data.described import described
 from feddbn.data.layout import Layout
-from feddbn.data.read import STREAM_BYTES, _Reader
-from feddbn.data.readings import tidy_frame
-from feddbn.data.tables import Table, plain_frame, table_of
-from feddbn.data.times import DECIMAL, Clock, Grid, order_of, parse_times
+from feddbn.data.read import read_all
+from feddbn.data.roles import check_keys
+from feddbn.data.tables import plain_frame
+from feddbn.data.times import DECIMAL, Clock
 from feddbn.errors import DataError, Given, ParameterError
 from feddbn.findings import Finding
-from feddbn.preflight.profile import chunks, profile_sites
-from feddbn.preflight.roles import check_keys
 from feddbn.words import card
 
-__all__ = ["History", "read_history", "read_readings"]
+__all__ = ["History", "read_history"]
 
 
 @dataclass(frozen=True)
@@ -102,41 +100,29 @@ def read_history(
     """
     where = f"history={str(source)!r}" if isinstance(source, (str, PathLike)) else "history"
     source, layout = described(source, replace(layout or Layout(), variables=tuple(variables)))
-    is_file = isinstance(source, (str, PathLike)) and Path(source).is_file()
-    table = table_of(source, layout) if is_file else source
-    version = table.version() if isinstance(table, Table) else None
     source = _of_series(source, layout, series)
     if layout.needs_step:
         raise ParameterError(
             f"{where} has readings, which are averaged; give the step of the fit with {Given('freq')}, such as "
             f"{Given('freq', '1h')}."
         )
-    sites, clocks = _Reader(layout, STREAM_BYTES).read(source)
-    recordings = [one for site in sites.values() for one in MappedSite(site, cell_maps).recordings()]
-    if len(recordings) != 1:
-        raise DataError(f"{where} holds {len(recordings)} recordings; {_CHOOSE}.")
-    remarks = _other_columns(source, layout, where)
-    (site,) = sites.values()
-    remarks += tuple(getattr(site, "remarks", ()))
-    rows, mean, n_rows, end = _end(recordings[0], len(variables), where)
-    values, at = all_rows(recordings[0])
-    clock = next(iter(clocks.values()), None)
-    frame, own = tidy_frame(plain_frame(source, layout), layout, where)
-    if own.time is None or clock is None or clock.step is None:
-        n_empty, last = len(frame) - 1 - end, None
-    else:
-        column = frame[own.time]
-        order = order_of(column, where, own.day_first) if own.sort else None
-        column = column if order is None else column.iloc[order]
-        ticks = Grid(clock.step, own.tolerance).snap(clock.ticks(column, where))
-        n_empty = int((ticks[-1] - ticks[0]) // clock.step) - end
-        last = parse_times(column, where, own.day_first)[-1]
-    if isinstance(table, Table) and table.version() != version:
-        # It is read several times, and rows and times have to be of one state.
-        raise DataError(f"{where} has changed while it was read; try again.", code="changed")
+    sites = read_all(source, layout, is_looked_at=True).sites
+    site = next(iter(sites.values()))
+    assert isinstance(site, Site)
+    if site.refused is not None:
+        raise site.refused
+    if len(sites) > 1 or len(list(site.recordings())) != 1:
+        n = sum(len(list(one.recordings())) for one in sites.values())
+        raise DataError(f"{where} holds {n} recordings; {_CHOOSE}.")
+    remarks = (*_other_columns(site, layout, where), *site.findings)
+    (own,), (recording,) = site.recordings(), MappedSite(site, cell_maps).recordings()
+    rows, mean, n_rows, end = _end(recording, len(variables), where)
+    values, at = all_rows(recording)
     # Reading cuts empty rows at the end, but time has gone on.
+    n_empty = own.end - end
     rows = np.concatenate([rows, np.full((n_empty, len(variables)), np.nan)])
-    return History(rows, mean, n_rows, n_empty, values, at, end + n_empty, last, clock, remarks)
+    last = own.last if site.clock is not None and site.clock.step is not None else None
+    return History(rows, mean, n_rows, n_empty, values, at, own.end, last, site.clock, remarks)
 
 
 _CHOOSE = f"give the rows of one recording, or say which with {Given('series', 'COLUMN=NAME')}"
@@ -162,24 +148,6 @@ def _of_series(source: Any, layout: Layout, series: str | None) -> Any:
     return frame[texts == name].drop(columns=column).reset_index(drop=True)
 
 
-def read_readings(
-    source: Any, variables: Sequence[str], layout: Layout, series: str | None = None
-) -> tuple[pd.DataFrame, tuple[Finding, ...]]:
-    """Return the rows of one recording in a file or table, with their times as index or numbered where they have none."""
-    where = "history"
-    source, layout = described(source, layout)
-    source = _of_series(source, layout, series)
-    irregular = layout.irregular or (None if layout.time is None else "keep")
-    layout = replace(layout, variables=tuple(variables), irregular=irregular)
-    frame, own = tidy_frame(plain_frame(source, layout), layout, where)
-    remarks, frame = _other_columns(source, layout, where), frame.reset_index(drop=True)
-    if own.time is not None:
-        order = order_of(frame[own.time], where, own.day_first) if own.sort else None
-        frame = frame if order is None else frame.iloc[order]
-        frame.index = pd.Index(parse_times(frame[own.time], where, own.day_first))
-    return frame[list(variables)], remarks
-
-
 def _end(recording: Recording, d: int, where: str) -> tuple[FloatArray, FloatArray, int, int]:
     """Return the rows after the last gap, the mean and number of all rows, and at which time step the last of them is."""
     pieces: list[FloatArray] = []
@@ -195,19 +163,18 @@ def _end(recording: Recording, d: int, where: str) -> tuple[FloatArray, FloatArr
     return np.concatenate(pieces), total / np.maximum(count, 1), n_rows, end
 
 
-def _other_columns(source: Any, layout: Layout, where: str) -> tuple[Finding, ...]:
+def _other_columns(site: Site, layout: Layout, where: str) -> tuple[Finding, ...]:
     """Refuse a file whose other columns show several recordings or disorder; tell of a column that may be a time."""
     assert layout.variables is not None
     remarks = []
-    for profile in profile_sites(chunks(source, layout)).values():
-        for found in check_keys(profile):
-            if set(found.about) <= set(layout.variables):
-                continue
-            if found.code in ("glued", "shuffled-time"):
-                raise DataError(
-                    f"{where}: {card(found).detail} In the order of time, {_CHOOSE}.",
-                    code=found.code,
-                )
-            if found.code == "undeclared-time" and layout.time is None:
-                remarks.append(Finding("may-be-time", "note", about=found.about, cure=found.cure))
+    for found in [] if site.profile is None else check_keys(site.profile):
+        if set(found.about) <= set(layout.variables):
+            continue
+        if found.code in ("glued", "shuffled-time"):
+            raise DataError(
+                f"{where}: {card(found).detail} In the order of time, {_CHOOSE}.",
+                code=found.code,
+            )
+        if found.code == "undeclared-time" and layout.time is None:
+            remarks.append(Finding("may-be-time", "note", about=found.about, cure=found.cure))
     return tuple(remarks)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -48,7 +47,6 @@ VERSION = 1
 _MOST_PARTS = 64
 # What was done to cells by rules that a result does not hold in full.
 _OF_CELLS = ("prepare.empty_values", "prepare.made_up", "prepare.definitions")
-_MOST_NAMED = 8
 # Two standard errors on either side.
 _WIDE = 1.96
 
@@ -92,8 +90,8 @@ class Monitor(Shown):
 
     If nothing changes, the probability that a false alarm ever comes is at most `alpha`, whatever the number of looks. A
     change of one mechanism is no change of the variables it acts on. After a true alarm the expected share of false ones
-    among the mechanisms over the bar is still at most `alpha` at every look. What is named within a mechanism (which edge,
-    its level or its noise, and since when) is the most probable explanation; no probability is promised for it.
+    among the mechanisms over the bar is still at most `alpha` at every look. One thing is named within a mechanism (which
+    edge, its level or its noise, and since when): the most probable explanation; no probability is promised for it.
 
     An alarm stays on record, and the monitor goes on with the old network: once it has changed, fit it again to rows since
     the change and watch the new fit.
@@ -222,8 +220,9 @@ class Monitor(Shown):
             found = over_starts(by_start, starts, self._settled, number)
         found[by_start[0] == -np.inf] = -np.inf
         self._found.append(found)
-        over = np.flatnonzero(is_alarm(_mechanisms(found), self.alpha)).tolist()
-        alarms = [alarm for c in over for alarm in self._explained(c, found[c], by_start[:, c])]
+        over, known = is_alarm(_mechanisms(found), self.alpha), {one.values["target"] for one in self.alarms}
+        news = [c for c in np.flatnonzero(over).tolist() if self._name(c) not in known]
+        alarms = [self._named(c, found[c], by_start[:, c]) for c in news]
         look = Look(number, round(tally.moments.n), tuple(alarms))
         self.looks, self._total = (*self.looks, look), self._total.plus(tally)
         self._seen |= {self._digest(one): number for one in (tally, self._total)}
@@ -295,51 +294,14 @@ class Monitor(Shown):
         m, d = int(self._columns[column]), len(self._tally.variables)
         return ("level", None, None) if m < 0 else ("edge", self._tally.variables[m % d], m // d)
 
-    def _explained(self, c: int, found: FloatArray, by_start: FloatArray) -> list[Finding]:
-        """What has changed in a mechanism over the bar, the most probable first, beside what was told before.
-
-        A further change is named where its mechanism is over the bar again, beside the changes that are named already.
-        """
-        target, alarms = self._name(c), []
-        # Columns and places of starts of what is named.
-        told = [
-            (
-                self._column(alarm),
-                bisect_right([part.start for part in self._parts], alarm.values["since"]) - 1,
-            )
-            for alarm in self.alarms
-            if alarm.values["target"] == target
-        ]
+    def _named(self, c: int, found: FloatArray, by_start: FloatArray) -> Finding:
+        """What has most probably changed in a mechanism over the bar, and since when."""
         starts = np.array([part.start for part in self._parts], dtype=np.float64)
-        n = self._base.n + sum(part.n for part in self._parts)
-        while len(told) < min(_MOST_NAMED, self._first + c + 1):
-            if told:
-                total, since = self._beside(c, [pair for pair in told if pair[0] < len(self._columns)])
-                try:
-                    weights = weight_evidence(total, since, n, len(total) - 1)[:, 0, : self._first + c]
-                except np.linalg.LinAlgError:
-                    # There are fewer rows since then than changes to tell apart.
-                    break
-                by_start = by_start.copy()
-                by_start[:, : self._first + c] = weights
-                by_start[:, [column for column, _ in told]] = -np.inf
-                nothing = np.full(by_start.shape[1], -np.inf)
-                found = np.where(
-                    by_start[0] > -np.inf, over_starts(by_start, starts, nothing, int(starts[-1])), -np.inf
-                )
-                if _mechanisms(found[None])[0] < np.log(self.bar):
-                    break
-            column = int(np.argmax(found))
-            s = int(np.argmax(by_start[:, column] - np.log(starts * (starts + 1.0))))
-            alarms.append(
-                self._named(c, column, s, told, float(np.exp(min(_mechanisms(found[None])[0], 700.0))))
-            )
-            told.append((column, s))
-        return alarms
-
-    def _named(self, c: int, column: int, s: int, told: list[tuple[int, int]], evidence: float) -> Finding:
+        column = int(np.argmax(found))
+        s = int(np.argmax(by_start[:, column] - np.log(starts * (starts + 1.0))))
+        evidence = float(np.exp(min(_mechanisms(found[None])[0], 700.0)))
         what, source, lag = self._what(column)
-        before, after, error = self._sizes(c, column, s, told)
+        before, after, error = self._sizes(c, column, s)
         code, target = f"{what}-changed", self._name(c)
         if what == "edge":
             stack = np.concatenate([np.asarray(self._dbn.W)[None], np.asarray(self._dbn.A)])
@@ -351,27 +313,7 @@ class Monitor(Shown):
         values |= {"evidence": evidence, "since": self._parts[s].start}
         return Finding(code, "warning", values, about=(target,) if source is None else (source, target))
 
-    def _column(self, alarm: Finding) -> int:
-        """The place of what an alarm names."""
-        here = [self._what(column)[1:] for column in range(len(self._columns))]
-        named = alarm.values["source"], alarm.values["lag"]
-        return len(here) if alarm.code == "noise-changed" else here.index(named)
-
-    def _beside(self, c: int, extra: list[tuple[int, int]]) -> tuple[FloatArray, FloatArray]:
-        """Products of the columns before a target, of some of them since given starts, and of the target; of all rows and
-        (k, ...) since each start.
-        """
-        target = self._first + c
-        since = np.cumsum([part.gram for part in self._parts[::-1]], axis=0)[::-1]
-        grams = np.concatenate([(self._base.gram + since[0])[None], since])
-        index = np.array([*range(target), *(column for column, _ in extra), target])
-        start = np.array([*[0] * target, *(s + 1 for _, s in extra), 0])
-        both = np.maximum(start[:, None], start[None, :])
-        every = np.maximum(both, np.arange(len(grams))[:, None, None])
-        found = grams[every, index[:, None], index[None, :]]
-        return found[0], found[1:]
-
-    def _sizes(self, c: int, column: int, s: int, told: list[tuple[int, int]]) -> tuple[float, float, float]:
+    def _sizes(self, c: int, column: int, s: int) -> tuple[float, float, float]:
         """A weight, level or noise deviation before and since a start in units of the data; its standard error since then."""
         target = self._first + c
         own = self._scale[self._columns[target]]
@@ -382,7 +324,12 @@ class Monitor(Shown):
             ]
             before, after = (float(own * np.exp(u / max(weight, 1.0) / 2)) for _, weight, u, _ in sums)
             return before, after, 0.0
-        M = self._beside(c, [*(pair for pair in told if pair[0] < len(self._columns)), (column, s)])[0]
+        # Beside the columns before the target one is there once more, from a start on.
+        since = np.sum([part.gram for part in self._parts[s:]], axis=0)
+        whole = self._base.gram + np.sum([part.gram for part in self._parts], axis=0)
+        index = np.array([*range(target), column, target])
+        M = whole[np.ix_(index, index)]
+        M[target] = M[:, target] = since[column, index]
         inverse, y = np.linalg.pinv(M[:-1, :-1], hermitian=True), M[:-1, -1]
         b = inverse @ y
         rows = self._base.n + sum(part.n for part in self._parts) - len(y)

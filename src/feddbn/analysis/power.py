@@ -32,10 +32,12 @@ from scipy.special import ndtr
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.constraints import causes_first
+from feddbn.core.designs.parts import least_rows
 from feddbn.core.statistics.discoveries import threshold
 from feddbn.core.statistics.missing import known_n, known_pairs
+from feddbn.core.statistics.parts import UNKNOWN_DISPERSION
 from feddbn.errors import Given, ParameterError
-from feddbn.model.mechanisms import known
+from feddbn.model.nodes import known
 from feddbn.privacy.noise_plan import SHARE_OF_ERROR
 from feddbn.results.result import Result
 from feddbn.settings import nothing, number, whole, word
@@ -322,8 +324,9 @@ class Power:
     ----------
     rows, n_effective
         Rows of all sites, and how many complete rows without noise, lags and levels these are worth.
-    lost, worth
-        Rows that lags and levels of recordings cost, and what each of the others is worth.
+    lost, worth, least
+        Rows that lags and levels of recordings cost, and what each of the others is worth. Below `least` rows nobody knows
+        how much their parts differ, and each counts as half (`feddbn.core.statistics.parts`).
     edges
         How many edges are taken to have the effect that is asked about; it matters for `fdr`.
     rule
@@ -340,6 +343,7 @@ class Power:
     n_effective: float
     lost: float
     worth: float
+    least: int
     edges: int
     rule: Rule
 
@@ -355,7 +359,9 @@ class Power:
     def rows_for(self, effect: float, power: float = POWER) -> float:
         """Return how many rows of this kind find such an effect with this power; inf if no number does."""
         number(above=0, below=1).check("power", power)
-        return self.lost + self.rule.rows(number(0).check("effect", effect), power) / self.worth
+        complete = self.rule.rows(number(0).check("effect", effect), power)
+        few = self.lost + UNKNOWN_DISPERSION * complete / self.worth
+        return few if few < self.least else max(self.lost + complete / self.worth, float(self.least))
 
     def to_dict(self, effects: tuple[float, ...] = EFFECTS) -> dict[str, Any]:
         """Return plain values; None where no effect, or no number of rows, is enough."""
@@ -425,7 +431,7 @@ def power(
     >>> import feddbn
     >>> study = feddbn.power(1200, sites=6, recordings=30)
     >>> round(study.smallest_effect(), 2), round(study.power(0.1), 2), round(study.rows_for(0.1))
-    (0.14, 0.35, 2353)
+    (0.19, 0.12, 3840)
     """
     network = None
     if pilot is not None:
@@ -460,7 +466,10 @@ def power(
         rule = discovery_rule(fdr, drawn, edges, rng)
     else:
         rule = priced_rule(criterion, variables, n_lags)
-    return Power(rows, left * worth, rows - left, worth, edges, rule)
+    # A threshold counts no rows.
+    least = 0 if threshold is not None else sites * least_rows((n_lags + 1) * variables)
+    complete = left * worth / (UNKNOWN_DISPERSION if rows < least else 1.0)
+    return Power(rows, complete, rows - left, worth, least, edges, rule)
 
 
 def _network_of(pilot: Result) -> Linear:

@@ -136,10 +136,7 @@ def _register_for_studies(method: Method) -> None:
             fitted_in_a_study(study.parameters),
             federation,
             how.replicates,
-            block_length=how.block_length,
-            method=how.resampling,
             random_state=how.seed,
-            unit=how.unit,
             level=how.level,
         )
         edges = [plain(row) for row in table.to_dict("records")]
@@ -220,7 +217,6 @@ def _methods(study: Study) -> list[Method]:
 _NOT_JUDGED = {
     "features": "linear",
     "different_variables": False,
-    "n_clusters": 1,
     "participation": 1,
 }
 

@@ -2,8 +2,7 @@
 
 A shared truth is an ordinary stored network (``feddbn-dbn``); different ones are
 ``{"format": "feddbn-truths", "version": 1, "sites": {site: network}}``. Both may say
-under ``simulated`` how the data were drawn. A network that is not linear has a table of the function of every edge
-under ``functions``, and its products under ``interactions``.
+under ``simulated`` how the data were drawn.
 """
 
 from __future__ import annotations
@@ -14,11 +13,10 @@ from typing import Any
 
 from feddbn.errors import FileError, InputError, ParameterError
 from feddbn.model.dbn import DBN
-from feddbn.model.rates import RateNetwork
 from feddbn.results.result import FORMAT as RESULT_FORMAT
 from feddbn.results.result import Result, plain, read_json, write_json
 from feddbn.results.text import rows_of_errors
-from feddbn.sim.simulation import SimulatedFederation, TrueNetwork
+from feddbn.sim.simulation import SimulatedFederation
 
 __all__ = [
     "TRUTHS_FORMAT",
@@ -28,7 +26,6 @@ __all__ = [
     "own_course",
     "read_estimate",
     "read_network",
-    "read_rates",
     "read_truth",
     "rows_behind",
     "truth_of_sites",
@@ -41,24 +38,11 @@ Truth = DBN | dict[str, DBN]
 
 def write_truth(federation: SimulatedFederation, path: str | Path) -> Path:
     """Write the networks behind a simulated federation and return the path."""
-    extra = {
-        "simulated": plain(federation.parameters),
-        "clusters": plain(federation.clusters),
-    }
+    extra = {"simulated": plain(federation.parameters)}
     if federation.is_homogeneous:
-        return write_json({**_stored(federation.truth), **extra}, path)
-    sites = {site: _stored(truth) for site, truth in federation.truths.items()}
+        return write_json({**federation.truth.to_dict(), **extra}, path)
+    sites = {site: truth.to_dict() for site, truth in federation.truths.items()}
     return write_json({"format": TRUTHS_FORMAT, "version": 1, "sites": sites, **extra}, path)
-
-
-def _stored(truth: TrueNetwork) -> dict[str, Any]:
-    if truth.is_linear or truth.conditionals:
-        return truth.to_dict()
-    return {
-        **truth.to_dict(),
-        "functions": plain(truth.functions()),
-        "interactions": plain(truth.interactions),
-    }
 
 
 def read_truth(path: str | Path) -> Truth:
@@ -161,11 +145,3 @@ def read_network(path: str | Path, site: str | None = None) -> DBN:
         own = f"its sites are {', '.join(of_sites)}" if of_sites else "it has one network for all sites"
         raise ParameterError(f"{where} has no network of site {site!r}; {own}.")
     return of_sites[site]
-
-
-def read_rates(path: str | Path) -> RateNetwork | None:
-    """Return the network in continuous time of a result; None if a file holds another network."""
-    stored = read_json(path)
-    if stored.get("format") != RESULT_FORMAT or stored.get("rates") is None:
-        return None
-    return Result.from_dict(stored, f"file {str(path)!r}").rates

@@ -60,9 +60,6 @@ def simulate(
     heterogeneity: Annotated[
         str, typer.Option(help="Share of edges that differ between sites, or independent.")
     ] = "0",
-    n_clusters: Annotated[
-        int | None, typer.Option(help="Number of groups of sites; each group has its own network.")
-    ] = None,
     noise: Annotated[
         str, typer.Option(help="gaussian, exponential, gumbel, laplace or uniform.")
     ] = "gaussian",
@@ -293,7 +290,7 @@ def demo(
     truth = federation.truth
     write_sites(federation, out / "data", FileFormat.csv)
     write_truth(federation, out / "truth.json")
-    methods = sorted(default_methods(truth, personal=False), key=lambda method: method.name != _FIRST)
+    methods = sorted(default_methods(personal=False), key=lambda method: method.name != _FIRST)
     sites = read_sites(out / "data")
     with progress("demo", total=len(methods)) as (watch, part), warnings_at_end() as found_by:
         lines = list(compare(sites, methods, {"n_lags": 1}, truth, observer=watch, start=part))

@@ -117,7 +117,7 @@ def fit(
     with progress(chosen.label) as (watch, _), warnings.catch_warnings():
         # The result carries these sentences and they are printed from there.
         warnings.simplefilter("ignore", ResultWarning)
-        estimator = fit_method(chosen, data, parameters, true, watch, layout=read.layout)
+        estimator = fit_method(chosen, data, parameters, watch, layout=read.layout)
     known = true if isinstance(true, DBN) else None
     result = Result.from_estimator(estimator, truth=known, keep_sums=keep_sums)
     result.save(out)
@@ -224,7 +224,7 @@ def compare(
     from feddbn.data import read_sites
 
     true = None if truth is None else read_truth(truth)
-    methods = [get_method(name) for name in method] if method else default_methods(true, personal)
+    methods = [get_method(name) for name in method] if method else default_methods(personal)
     parameters = given_parameters(methods, read, param, n_lags=parse_n_lags(n_lags))
     sites = read_sites(data, layout=read.with_kinds(parameters.get("kinds")))
     share = (0.0 if true is not None else 0.2) if held_out is None else held_out
@@ -276,7 +276,7 @@ def score(
     true, found = read_truth(truth), read_estimate(result)
     if isinstance(true, DBN) and isinstance(found, DBN):
         scores = score_shared(true, found)
-        by_kind = score_by_kind(true, found).reset_index() if true.mechanisms.has_kinds else None
+        by_kind = score_by_kind(true, found).reset_index() if true.has_kinds else None
         if as_json:
             print_json(scores.to_dict() | ({} if by_kind is None else {"by_kind": by_kind}))
             return
@@ -413,16 +413,7 @@ def confidence(
     method: Annotated[str, typer.Option("--method", "-m", help=f"{_RESAMPLING}.")] = "oneshot",
     n_lags: Annotated[str | None, typer.Option(help="Number of lags.")] = None,
     param: Params = None,
-    replicates: Annotated[int, typer.Option(help="How often every site resamples its rows.")] = 100,
-    how: Annotated[
-        str,
-        typer.Option(
-            help="bootstrap: draw blocks with replacement. stability: draw complementary halves of the blocks."
-        ),
-    ] = "bootstrap",
-    block_length: Annotated[
-        str, typer.Option(help="Rows per block; or auto; or politis-white (estimated at each site).")
-    ] = "auto",
+    replicates: Annotated[int, typer.Option(help="How many resamples are drawn.")] = 100,
     level: Annotated[float, typer.Option(help="Coverage of the intervals of weights.")] = 0.9,
     seed: Annotated[int, typer.Option(help="The same seed and data give the same table.")] = 0,
     jobs: Annotated[int, typer.Option(help="Number of processes.")] = 1,
@@ -431,7 +422,7 @@ def confidence(
     *,
     read: Reading,
 ) -> None:
-    """Learn again from resamples of every site's rows and count how often each edge is found.
+    """Learn again from resamples of parts of the rows and count how often each edge is found.
 
     Writes a table with the columns source, target, lag, weight, ci_low, ci_high, probability, presence, direction, oriented.
     Networks with curved effects add a column: how often each effect was curved. `feddbn report RESULT --edges TABLE` shows
@@ -445,7 +436,6 @@ def confidence(
     parameters = given_parameters([get_method(method)], read, param, n_lags=parse_n_lags(n_lags))
     estimator = make_estimator(method, parameters)
     sites = read_sites(data, layout=read.with_kinds(parameters.get("kinds")))
-    length = int(block_length) if block_length.lstrip("-").isdigit() else block_length
     with progress("refits", total=max(replicates, 1)) as (_, part), warnings.catch_warnings():
         # `feddbn fit` gives this advice; a table of probabilities cannot act on it.
         warnings.simplefilter("ignore", ResultWarning)
@@ -453,8 +443,6 @@ def confidence(
             estimator,
             sites,
             replicates,
-            block_length=length,
-            method=how,
             random_state=seed,
             level=level,
             n_jobs=jobs,

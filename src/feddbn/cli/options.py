@@ -247,7 +247,7 @@ _READING: dict[str, tuple[Any, str, str]] = {
     "irregular": (
         str | None,
         "--irregular",
-        "For rows at uneven times: refuse, average (within a step --freq) or keep (their times).",
+        "For rows at uneven times: refuse, or average (within a step --freq).",
     ),
     "limits": (
         list[str] | None,

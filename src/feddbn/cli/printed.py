@@ -19,7 +19,6 @@ from feddbn.words import say as sentence_of
 from feddbn.words.tables import Table, change_tables, held_out_tables
 
 if TYPE_CHECKING:
-    from feddbn.model.rates import RateNetwork
     from feddbn.results.result import Result
     from feddbn.results.shared_edges import SharedEdges
 
@@ -33,7 +32,7 @@ __all__ = [
     "warnings_at_end",
 ]
 
-All = Annotated[bool, typer.Option("--all", help="Show all findings, not only the most important.")]
+All = Annotated[bool, typer.Option("--all", help="Show all findings, not only errors and those with a cure.")]
 _MOST_SHOWN, _MOST_CHANGES = 20, 30
 
 
@@ -41,7 +40,7 @@ def print_result(result: Result, show_all: bool = False) -> None:
     """Print what was learned: size, how the fit ended, the strongest edges, and what to know."""
     import numpy as np
 
-    from feddbn.results.calibration import ABSTAINED
+    from feddbn.results.abstention import ABSTAINED
     from feddbn.results.changes import stored_changes
     from feddbn.results.remarks import ALONE, DISCOVERIES
 
@@ -51,18 +50,13 @@ def print_result(result: Result, show_all: bool = False) -> None:
     for one in first:
         say(full_sentence(sentence_of(one, "cli")))
     dbn = result.dbn
-    rates = result.rates
-    time = counted(dbn.n_lags, "lag") if rates is None else f"steps of {rates.step or 'one row'}"
-    sizes = [counted(dbn.d, "variable"), time, counted(len(result.sites), "site")]
+    sizes = [counted(dbn.d, "variable"), counted(dbn.n_lags, "lag"), counted(len(result.sites), "site")]
     say(f"{result.method}: {', '.join(sizes)}{_rows(result)}")
     sums = "" if result.n_rounds is None else f" ({counted(result.n_rounds, 'sum')})"
     say(f"The fit {result.status['message']}{sums}.")
     within, lagged = np.count_nonzero(dbn.is_edge[0]), np.count_nonzero(dbn.is_edge[1:])
-    if rates is None:
-        say(f"{within} contemporaneous edges, {lagged} lagged.")
-        _print_edges(result)
-    else:
-        _print_rates(rates)
+    say(f"{within} contemporaneous edges, {lagged} lagged.")
+    _print_edges(result)
     changes = stored_changes(result.diagnostics, result.parameters)
     if changes is not None:
         print_tables(change_tables(changes))
@@ -82,8 +76,8 @@ def _rows(result: Result) -> str:
 
 
 def print_notes(findings: Iterable[Finding], show_all: bool = False) -> None:
-    """Print what a fit found and did: what matters most, or all of it."""
-    for line in first_lines(findings, "cli", None if show_all else 5, levels=True):
+    """Print what a fit found and did: errors and what has a cure, or all of it."""
+    for line in first_lines(findings, "cli", every=show_all, levels=True):
         remark(line)
 
 
@@ -112,7 +106,6 @@ def warnings_at_end() -> Iterator[dict[str, Iterable[Finding]]]:
 
 def _print_edges(result: Result) -> None:
     """Print the strongest edges by standardised weight ("in sd"); -- is a link whose direction the data do not tell."""
-    from feddbn.results.calibration import SHOWN
     from feddbn.results.text import left_out_words, likely_edges, sign_words
 
     edges = likely_edges(result)
@@ -120,8 +113,6 @@ def _print_edges(result: Result) -> None:
     certain = [("presence", "link"), ("direction", "direction")]
     if all(edge.get("presence") is None for edge in edges):
         certain = [("probability", "probability")] if any("probability" in edge for edge in edges) else []
-    if any(edge["raw"] - edge["probability"] > SHOWN for edge in edges if edge.get("raw") is not None):
-        certain = [("presence", "link"), ("probability", "edge"), ("raw", "raw")]
     certain += [("q_value", "q")] if any("q_value" in edge for edge in edges) else []
     table, is_open = [], set(result.dbn.open_edges)
     is_doubted = any(edge.get("could_be_hidden") for edge in edges)
@@ -143,29 +134,6 @@ def _print_edges(result: Result) -> None:
         say(told)
     if any(row[1] == "--" for row in table):
         say(f"{counted(len(is_open), 'link')} (--) whose direction the data do not show.")
-
-
-def _print_rates(network: RateNetwork) -> None:
-    """Print the strongest rates between variables with their intervals, and how long deviations last."""
-    table = network.to_frame()
-    between = table[table["source"] != table["target"]]
-    say(f"{counted(len(between), 'edge')} between variables.")
-    rows = []
-    for row in between.head(_MOST_SHOWN).to_dict("records"):
-        cells = [row["source"], "->", row["target"], short(row["rate"]), number(row["standardised"], 2)]
-        cells += [short(row["lower"]), short(row["upper"]), number(row.get("probability"), 2)]
-        rows.append(cells)
-    if rows:
-        heads = ["from", "", "to", f"rate per {network.unit}", "in sd", "lower", "upper", "probability"]
-        print_table(heads, rows, n_text=3)
-    if len(between) > len(rows):
-        say(f"... and {len(between) - len(rows)} weaker edges, in the result file.")
-    lives = zip(network.variables, network.half_lives, strict=True)
-    said = [f"{name} {network.in_words(life)}" for name, life in lives if life < float("inf")]
-    for line in wrap(
-        f"Half-life of a deviation if nothing else acts on the variable: {', '.join(said)}.", 80
-    ):
-        say(line)
 
 
 def print_tables(tables: Iterable[Table]) -> None:

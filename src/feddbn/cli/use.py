@@ -13,7 +13,6 @@ from feddbn.cli.options import Json, Network, OfSite, Reading, parse_variables, 
 from feddbn.cli.printed import print_notes
 from feddbn.cli.terminal import print_frame, print_json, remark, say, tell, write_csv
 from feddbn.errors import FileError, ParameterError
-from feddbn.findings import Finding
 from feddbn.words import counted
 from feddbn.words import say as say_finding
 
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 
     from feddbn.analysis.history import History
     from feddbn.model.dbn import DBN
-    from feddbn.model.rates import RateNetwork
     from feddbn.results.result import Result
 
 
@@ -100,12 +98,9 @@ class Kind(Enum):
     convergence = "convergence"
     sites = "sites"
     responses = "responses"
-    curves = "curves"
     effects = "effects"
     changes = "changes"
     drift = "drift"
-    horizons = "horizons"
-    fit = "fit"
 
 
 def plot(
@@ -115,9 +110,8 @@ def plot(
         typer.Argument(
             help="graph: variables and arrows. time-series: graph unrolled over time. weights: heat maps. truth: true "
             "network above the estimate. convergence: over rounds. sites: shared and site-specific edges. responses: to a "
-            "shock. curves: curved effects. effects: on counts and categories. changes: edges over time. "
-            "drift: weights over time. horizons: effects over continuous time. fit: how well the rates fit the data in "
-            "continuous time."
+            "shock. effects: curved ones, and those on counts and categories. changes: edges over time. "
+            "drift: weights over time."
         ),
     ] = Kind.graph,
     out: Annotated[
@@ -145,7 +139,7 @@ def plot(
 ) -> None:
     """Draw a result: the graph, the weights, convergence, differences between sites, responses to a shock."""
     from feddbn.analysis.truth import read_network
-    from feddbn.results.calibration import ABSTAINED
+    from feddbn.results.abstention import ABSTAINED
     from feddbn.results.result import Result
 
     loaded = Result.load(result)
@@ -180,24 +174,13 @@ def _axes(
             raise ParameterError(f"a plot of {kind.value} needs {what}.")
 
     if kind is Kind.graph:
-        return report.plot_process_graph(result.rates or dbn, **style)
-    if kind in (Kind.horizons, Kind.fit):
-        needs(
-            f"rates, which {result.method} does not learn; use feddbn fit --method continuous", result.rates
-        )
-        assert result.rates is not None
-        if kind is Kind.horizons:
-            return report.plot_horizons(result.rates)
-        needs("the fit of pairs of readings, which this result does not hold", result.diagnostics.get("fit"))
-        return report.plot_fit(pd.DataFrame(result.diagnostics["fit"]), result.rates)
+        return report.plot_process_graph(dbn, **style)
     if kind is Kind.time_series:
         return report.plot_time_series_graph(dbn, **style)
     if kind is Kind.weights:
         return report.plot_weights(dbn, standardised=style["standardised"])
-    if kind is Kind.curves:
-        return report.plot_curves(dbn, truth=true)
     if kind is Kind.effects:
-        return report.plot_effects(dbn)
+        return report.plot_effects(dbn, truth=true)
     if kind is Kind.truth:
         if true is None:
             raise ParameterError("a plot of the truth needs --truth: this result holds no true network.")
@@ -216,7 +199,7 @@ def _axes(
             raise ParameterError("a plot of responses needs --shock, the variable that receives the shock.")
         i = variable_index(shock, dbn.variables, "--shock")
         curved = "linear effects; here responses depend on the value: use feddbn effects --at --by"
-        needs(f"{curved}, or a plot of curves", not dbn.bends)
+        needs(f"{curved}, or a plot of effects", dbn.is_linear)
         low, high = (
             (bound[:, i] for bound in bands) if (bands := result.response_bands(horizon)) else (None, None)
         )
@@ -242,7 +225,6 @@ class Form(Enum):
     tigramite = "tigramite"
     curves = "curves"
     coefficients = "coefficients"
-    rates = "rates"
 
 
 def export(
@@ -252,35 +234,26 @@ def export(
         Form | None,
         typer.Option(
             "--format",
-            help="By default given by the ending of --out. lingam and tigramite are .npz files. curves, coefficients and "
-            "rates are .csv tables: of curved effects, of effects on counts and categories, of rates in continuous time.",
+            help="By default given by the ending of --out. lingam and tigramite are .npz files. curves and coefficients are "
+            ".csv tables: of curved effects, of effects on counts and categories.",
         ),
     ] = None,
     of: OfSite = None,
     as_json: Json = False,
 ) -> None:
-    """Write a network as JSON, edge list, GraphML, DOT, or arrays for lingam or tigramite.
-
-    For a network in continuous time this is the network over one step; --format rates writes the rates themselves.
-    """
-    from feddbn.analysis.truth import read_network, read_rates
+    """Write a network as JSON, edge list, GraphML, DOT, or arrays for lingam or tigramite."""
+    from feddbn.analysis.truth import read_network
 
     dbn = read_network(network, of)
     chosen = form or _form_of(out)
     out.parent.mkdir(parents=True, exist_ok=True)
-    if chosen is Form.rates:
-        rates = read_rates(network)
-        if rates is None:
-            raise ParameterError("--format rates needs a result of --method continuous.")
-        write_csv(rates.to_frame(), out)
-    else:
-        _write_network(dbn, chosen, out)
+    _write_network(dbn, chosen, out)
     tell(as_json, {"file": str(out), "format": chosen.value}, f"Network: {out}")
 
 
 def _form_of(path: Path) -> Form:
     ending = path.suffix.lower().lstrip(".")
-    tables = (Form.lingam, Form.tigramite, Form.curves, Form.coefficients, Form.rates)
+    tables = (Form.lingam, Form.tigramite, Form.curves, Form.coefficients)
     known = [form.value for form in Form if form not in tables]
     if ending not in known:
         endings = ", ".join(f".{name}" for name in known)
@@ -299,13 +272,13 @@ def _write_network(dbn: DBN, form: Form, path: Path) -> None:
             f"--out {str(path)!r} must end in .npz, because {form.value} takes several arrays."
         )
     if form is Form.curves:
-        if not (dbn.curves or dbn.products):
+        if not dbn.parts:
             raise ParameterError(
                 "--format curves needs a network with curves, but all effects of this one are linear."
             )
-        dbn.to_curves_csv(path)
+        write_csv(dbn.curves_table(), path)
     elif form is Form.coefficients:
-        dbn.to_coefficients_csv(path)
+        write_csv(dbn.coefficients(), path)
     elif form is Form.lingam:
         np.savez(path, adjacency_matrices=dbn.to_lingam(), variables=names)
     elif form is Form.tigramite:
@@ -332,13 +305,6 @@ def forecast(
         ),
     ] = None,
     steps: Annotated[int, typer.Option(help="Number of time steps to forecast.")] = 8,
-    at: Annotated[
-        str | None,
-        typer.Option(
-            help="In continuous time: forecast these times instead (dates or numbers as in the file, with commas).",
-            show_default=False,
-        ),
-    ] = None,
     interval: Annotated[float, typer.Option(help="Coverage of the intervals.")] = 0.9,
     do: Annotated[
         list[str] | None,
@@ -355,40 +321,11 @@ def forecast(
     *,
     read: Reading,
 ) -> None:
-    """Forecast the time steps after a recording, with intervals; --do holds a variable at a value.
-
-    In continuous time, readings and forecasts (--at) may be at any times.
-    """
-    from feddbn.analysis.truth import has_own_scales, own_course, read_network, read_rates
-    from feddbn.model.courses import fit_course, forecast_along
+    """Forecast the time steps after a recording, with intervals; --do holds a variable at a value."""
+    from feddbn.analysis.truth import has_own_scales, own_course, read_network
     from feddbn.model.network import variable_index
+    from feddbn.model.trends import fit_trend
 
-    rates = read_rates(network)
-    if rates is not None:
-        for option, value in (("--do", do), ("--of", of)):
-            if value is not None:
-                raise ParameterError(
-                    f"{option} cannot be used for forecasts in continuous time; leave it out."
-                )
-        table = _ahead(rates, history, read, None if at else steps, parse_variables(at), interval, series)
-        if out is not None:
-            write_csv(table, out)
-        names = parse_variables(variables) or list(rates.variables)
-        kept = {rates.variables[variable_index(name, rates.variables, "--variables")] for name in names}
-        table = table[table["variable"].isin(kept)]
-        if as_json:
-            print_json({"interval": interval, "forecast": table})
-            return
-        print_frame(
-            table.sort_values("variable", kind="stable")[_AHEAD], f"{interval:.0%} intervals of readings"
-        )
-        if out is not None:
-            say(f"Forecast: {out}")
-        return
-    if at is not None:
-        raise ParameterError(
-            f"--at {at} needs a network in continuous time (feddbn fit --method continuous); use --steps."
-        )
     dbn = read_network(network, of)
     every = (*dbn.variables, *dbn.definitions)
     names = parse_variables(variables) or list(every)
@@ -406,21 +343,18 @@ def forecast(
             "note: sites were rescaled to a common scale before learning. Weights and intervals are on that mean scale, and "
             "the recording is treated as if it were, too."
         )
-    if lost is None:
-        ahead = dbn.do(held, past.rows, steps, interval, random_state=0)
-    else:
-        course = fit_course(
+    trend = None
+    if lost is not None:
+        trend = fit_trend(
             past.values, lost["degree"], lost["periods"], times=past.steps, variables=dbn.variables
         )
         remark(
             f"note: each recording's own {_what(lost)} was subtracted before learning; for this recording it is estimated "
             f"from its {past.n_rows} rows."
         )
-        for sentence in course.remarks(steps):
+        for sentence in trend.remarks(steps):
             remark(f"note: {sentence}")
-        ahead = forecast_along(
-            dbn, course, past.rows, steps, end=past.end, held=held, interval=interval, random_state=0
-        )
+    ahead = dbn.do(held, past.rows, steps, interval, random_state=0, trend=trend, end=past.end)
     if ahead.n_inferred and not past.n_empty:
         remark(f"note: inferred in the last rows: {counted(ahead.n_inferred, 'missing cell')}.")
     table = ahead.to_frame().drop(columns="time")
@@ -445,43 +379,6 @@ def forecast(
         )
     if out is not None:
         say(f"Forecast: {out}")
-
-
-_AHEAD = ["variable", "time", "mean", "lower", "upper"]
-
-
-def _ahead(
-    rates: RateNetwork,
-    history: Path,
-    read: Reading,
-    steps: int | None,
-    at: list[str] | None,
-    interval: float,
-    series: str | None,
-) -> pd.DataFrame:
-    """Frame step, time, variable, mean, sd, lower, upper of readings after, or among, those in a file."""
-    import pandas as pd
-
-    from feddbn.analysis.history import read_readings
-
-    rows, remarks = read_readings(history, rates.variables, read.layout, series)
-    if isinstance(rows.index, pd.RangeIndex):
-        remarks += (Finding("rows-one-step-apart", "note", {"step": rates.step}),)
-    for found in remarks:
-        remark(f"note: {say_finding(found, 'cli')}")
-    times: list[Any] | None = None
-    if at is not None:
-        is_date = isinstance(rows.index, pd.DatetimeIndex)
-        try:
-            times = at if is_date else [float(one) for one in at]
-        except ValueError:
-            raise ParameterError(
-                f"--at {','.join(at)!r} must be numbers, as the times of the file are."
-            ) from None
-    ahead = rates.forecast(rows, steps, interval, times=times)
-    table = ahead.to_frame()
-    table["time"] = [one if isinstance(one, (int, float)) else str(one) for one in table["time"]]
-    return table
 
 
 def _what(lost: dict[str, Any]) -> str:
@@ -564,12 +461,10 @@ def roots(
     """
     import numpy as np
 
-    from feddbn.analysis.truth import own_course, read_network, read_rates, rows_behind
-    from feddbn.model.courses import fit_course
+    from feddbn.analysis.truth import own_course, read_network, rows_behind
     from feddbn.model.roots import window_of
+    from feddbn.model.trends import fit_trend
 
-    if read_rates(network) is not None:
-        raise ParameterError("root causes need a network over time steps; this one is in continuous time.")
     dbn = read_network(network, of)
     past = _recording(network, dbn, history, read, series)
     table, lost = past.frame(dbn.variables), own_course(network)
@@ -581,8 +476,8 @@ def roots(
     if lost is not None:
         begin, end = window_of(table, ends[0], ends[1])
         outside = [k for k in range(len(table)) if not begin <= k < end]
-        course = fit_course(table.iloc[outside], lost["degree"], lost["periods"], times=outside)
-        table = table.sub(course.at(np.arange(len(table), dtype=float)))
+        trend = fit_trend(table.iloc[outside], lost["degree"], lost["periods"], times=outside)
+        table = table.sub(trend.at(np.arange(len(table), dtype=float)))
         remark(f"note: rows outside the window tell this recording's own {_what(lost)}.")
     told = dbn.root_causes(table, ends[0], ends[1], target, n_rows=None if of else rows_behind(network))
     tell(as_json, told.to_dict(), str(told))
@@ -596,12 +491,6 @@ def effects(
         typer.Argument(help="The affected variable; all variables if left out.", show_default=False),
     ] = None,
     horizon: Annotated[int, typer.Option(help="Number of time steps after the change.")] = 10,
-    hours: Annotated[
-        float | None,
-        typer.Option(
-            help="In continuous time: the effect after this many hours instead.", show_default=False
-        ),
-    ] = None,
     through: Annotated[
         str | None,
         typer.Option(help="Mediators, separated by commas: only paths through them count as mediated."),
@@ -626,30 +515,10 @@ def effects(
     """Show the total, direct and mediated effect on TARGET of raising SOURCE for one time step.
 
     Without a TARGET: the largest effect on every variable, its time step, and the sum over all time steps. In networks with
-    curves, counts or categories the effect depends on the value (--at, --by) and is simulated with fixed random numbers. In
-    continuous time: the effect of a change of SOURCE now after some time, with 95 % intervals.
+    curves, counts or categories the effect depends on the value (--at, --by) and is simulated with fixed random numbers.
     """
-    from feddbn.analysis.truth import read_network, read_rates
-    from feddbn.model.network import variable_index
+    from feddbn.analysis.truth import read_network
 
-    rates = read_rates(network)
-    if rates is not None:
-        for option, value in (("--through", through), ("--at", at), ("--of", of)):
-            if value is not None:
-                raise ParameterError(f"{option} cannot be used for effects in continuous time; leave it out.")
-        place = variable_index(source, rates.variables, "source")
-        size = _number(by, "--by") if by is not None else float(rates.stationary[place, place] ** 0.5)
-        table = _over_time(rates, source, target, horizon, hours)
-        table[["effect", "error", "lower", "upper"]] *= size
-        if size < 0:
-            table[["lower", "upper"]] = table[["upper", "lower"]].to_numpy()
-        one = " (one standard deviation)" if by is None else ""
-        _show_effects(table, f"a change of {source} by {size:.4g}{one} now", source, target, out, as_json)
-        return
-    if hours is not None:
-        raise ParameterError(
-            f"--hours {hours:g} needs a network in continuous time (feddbn fit --method continuous); use --horizon."
-        )
     dbn = read_network(network, of)
     begin, step = (_value(text, name, dbn, source) for text, name in ((at, "--at"), (by, "--by")))
     if target is None:
@@ -657,41 +526,15 @@ def effects(
     else:
         mediators = parse_variables(through)
         table = dbn.effects(source, target, horizon, mediators, at=begin, by=step, random_state=0)
-    _show_effects(table, _change(dbn, source, begin, step), source, target, out, as_json)
-
-
-def _show_effects(
-    table: pd.DataFrame, change: str, source: str, target: str | None, out: Path | None, as_json: bool
-) -> None:
     if out is not None:
         write_csv(table, out)
     if as_json:
         print_json({"source": source, "target": target, "effects": table})
         return
-    print_frame(table, change + ("" if target is None else f", effect on {target}"))
+    where = "" if target is None else f", effect on {target}"
+    print_frame(table, _change(dbn, source, begin, step) + where)
     if out is not None:
         say(f"Effects: {out}")
-
-
-def _over_time(
-    rates: RateNetwork, source: str, target: str | None, horizon: int, hours: float | None
-) -> pd.DataFrame:
-    """Frame target, steps, effect, error, lower, upper: on all others after the horizon, or on one at every step up to it."""
-    import pandas as pd
-
-    from feddbn.model.network import variable_index
-    from feddbn.settings import whole
-
-    whole(0).check("horizon", horizon)
-    end = float(horizon) if hours is None else rates.steps_of(hours=hours)
-    place = variable_index(source, rates.variables, "source")
-    if target is not None:
-        steps = list(range(horizon + 1)) if hours is None else [end]
-        return rates.effects(source, target, steps)
-    others = [name for k, name in enumerate(rates.variables) if k != place]
-    found = pd.concat([rates.effects(source, name, [end]).assign(target=name) for name in others])
-    found = found[["target", *(name for name in found if name != "target")]]
-    return found.sort_values("effect", key=abs, ascending=False, kind="stable", ignore_index=True)
 
 
 def _value(text: str | None, option: str, dbn: DBN, source: str) -> float | str | None:
@@ -712,14 +555,14 @@ def _number(text: str, option: str, levels: Sequence[str] = ()) -> float:
 
 def _change(dbn: DBN, source: str, at: float | str | None, by: float | str | None) -> str:
     """What is done to the source, in words."""
-    from feddbn.model.effects import from_and_by, rise
+    from feddbn.model.effects import from_and_by
     from feddbn.model.network import variable_index
 
     i = variable_index(source, dbn.variables, "source")
-    if not dbn.bends:
-        one = " (one standard deviation)" if by is None else ""
-        return f"raising {source} by {rise(dbn, i, by):.4g}{one} for one time step"
     begin, step = from_and_by(dbn, i, at, by)
+    if dbn.is_linear:
+        one = " (one standard deviation)" if by is None else ""
+        return f"raising {source} by {step:.4g}{one} for one time step"
     levels = dbn.kinds[i].levels
     one, other = (levels[int(x)] if levels else f"{x:.4g}" for x in (begin, begin + step))
     return f"setting {source} to {other} instead of {one} for one time step"
@@ -735,14 +578,11 @@ def _on_all(
     import pandas as pd
 
     from feddbn.model.dynamics import outcome_columns
-    from feddbn.model.effects import expected_changes, rise
+    from feddbn.model.effects import expected_changes
     from feddbn.model.network import variable_index
 
     i = variable_index(source, dbn.variables, "source")
-    if not dbn.bends:
-        total = dbn.total_effects(horizon)[:, i] * rise(dbn, i, by)
-    else:
-        total = expected_changes(dbn, i, horizon, at=at, by=by, random_state=0).mean
+    total = expected_changes(dbn, i, horizon, at=at, by=by, random_state=0).mean
     step = np.abs(total).argmax(axis=0)
     outcomes = outcome_columns(dbn)
     largest = total[step, np.arange(len(outcomes))]

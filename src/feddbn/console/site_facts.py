@@ -139,9 +139,9 @@ def _judged(study: Study, settings: SiteSettings, policy: SitePolicy) -> tuple[l
     if settings.name not in study.sites:
         return [Finding("study-unnamed", "error", {"site": settings.name})], []
     try:
-        variables = tuple(read_data(settings).variables)
-        refused = why_refused(settings, policy, variables, study)
-        return refused, [] if refused else list(study_remarks(settings, policy, variables, study))
+        data = read_data(settings)
+        refused = why_refused(settings, policy, data, study)
+        return refused, [] if refused else list(study_remarks(settings, policy, data, study))
     except FeddbnError as error:
         said = told(error.parts, "owner")
         return [Finding("study-refused", "error", {"why": error.code, "sentence": said})], []

@@ -62,7 +62,7 @@ FEWEST_BLOCKS = 5
 ROWS_A_COLUMN = 3
 _MOST_BLOCKS = 40
 _SHORTEST = 5
-_EM_STEPS = 20
+_EM_STEPS, _STEPS_OF_A_FOLD = 20, 3
 _SAME = 1e-3
 _TOGETHER = 1 << 20
 _RIDGE = 1e-9
@@ -205,7 +205,7 @@ def compared(
         chosen = learner.learn(restore(every), limits, np.random.default_rng(0)).run.graph() != 0
     difference, n_edges = np.empty(n), 0
     for learns, is_held in rows.folds(q // d - 1):
-        found, own_model = _moments_of(values[learns], model)
+        found, own_model = _moments_of(values[learns], model, _STEPS_OF_A_FOLD)
         earlier = restore(found)
         held = values[is_held]
         shared = _without(weights, intercept, every, _expected(held, own_model), max(n_total, n))
@@ -251,7 +251,9 @@ def blocked(difference: FloatArray, recording: FloatArray) -> tuple[float, float
     return mean, float(np.sqrt(np.square(totals - mean * sizes).sum() * k / (k - 1)) / n), k
 
 
-def _moments_of(rows: FloatArray, start: FloatArray | None) -> tuple[Moments, FloatArray]:
+def _moments_of(
+    rows: FloatArray, start: FloatArray | None, steps: int = _EM_STEPS
+) -> tuple[Moments, FloatArray]:
     """The moments of rows, as many as they are worth, and (q + 1, q) mean and covariance; by EM where cells are empty."""
     if not np.isnan(rows).any():
         found = Moments.of_rows(rows)
@@ -261,7 +263,7 @@ def _moments_of(rows: FloatArray, start: FloatArray | None) -> tuple[Moments, Fl
         mean = np.nanmean(rows, axis=0)
         start = np.vstack([mean, np.diag(np.nanvar(rows, axis=0))])
     model = start
-    for _ in range(_EM_STEPS):
+    for _ in range(steps):
         found = _expected(rows, model)
         after = np.vstack([found.mean, found.scatter / max(found.n, 1.0)])
         is_same = np.abs(correlations(after[1:])[0] - correlations(model[1:])[0]).max() < _SAME

@@ -51,6 +51,12 @@ class EdgeConstraints:
         free = EdgeConstraints.none(self.d, self.n_lags)
         return not self.required.any() and np.array_equal(self.allowed, free.allowed)
 
+    def without_causes_of(self, nodes: Sequence[int]) -> EdgeConstraints:
+        """The same where nothing acts on these nodes, but for edges that are required."""
+        allowed = self.allowed.copy()
+        allowed[:, list(nodes)] = False
+        return EdgeConstraints(allowed | self.required, self.required)
+
     @classmethod
     def none(cls, d: int, n_lags: int) -> EdgeConstraints:
         """Everything allowed except self-loops within a slice."""

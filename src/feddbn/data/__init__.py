@@ -1,32 +1,28 @@
-"""From files and frames to recordings, segments and rows.
+"""Anything with rows -> sites of recordings, with a profile of their tables and findings; rows are read once.
 
-What a table's columns are is one `Layout`, times are one `Clock`, and rows
-in memory and in files are cut into segments by the same code.
+What a table's columns are is one `Layout`; what comes in is tables of any kind, what goes out is a `Site`.
 May import: core and below.
 """
 
-from feddbn.core.designs.recordings import Recording, SiteData
-from feddbn.data.checks import check_sites, check_variances, missing_cells, summary
+from feddbn.core.designs.recordings import SiteData
+from feddbn.data.checks import check_sites, check_variances, summary
 from feddbn.data.layout import ROW_TIMES
-from feddbn.data.memory import ArrayRecording, MemorySite
 from feddbn.data.plausible import PLAUSIBLE
-from feddbn.data.read import read_sites
-from feddbn.data.streaming import CsvSite, ParquetSite
-from feddbn.data.tables import SqlTable
+from feddbn.data.read import read_site, read_sites
+from feddbn.data.site import Recording, Site
+from feddbn.data.tables import SqlTable, batches
 
 __all__ = [
     "PLAUSIBLE",
     "ROW_TIMES",
-    "ArrayRecording",
-    "CsvSite",
-    "MemorySite",
-    "ParquetSite",
     "Recording",
+    "Site",
     "SiteData",
     "SqlTable",
+    "batches",
     "check_sites",
     "check_variances",
-    "missing_cells",
+    "read_site",
     "read_sites",
     "summary",
 ]

@@ -1,4 +1,4 @@
-"""What a set of sites contains, which cells are empty, and whether a model with a given number of lags can be fitted."""
+"""What a set of sites contains, and whether a model with a given number of lags can be fitted."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from feddbn.core.arrays import FloatArray, IntArray, may_lack_cells
+from feddbn.core.arrays import FloatArray, may_lack_cells
 from feddbn.core.designs.recordings import Block, SiteData, complete_blocks
 from feddbn.errors import DataError, Given
 from feddbn.findings import Level
@@ -17,7 +17,6 @@ __all__ = [
     "ROWS_PER_COLUMN",
     "check_sites",
     "check_variances",
-    "missing_cells",
     "rows_doubt",
     "rows_level",
     "summary",
@@ -137,26 +136,6 @@ def rows_doubt(usable: float, columns: int) -> float:
     2 with 15.
     """
     return float(np.clip((5.0 - usable / columns) / 3.0, 0.0, 1.0))
-
-
-def missing_cells(site: SiteData) -> tuple[int, IntArray]:
-    """Return the number of rows of a site and, for each of its variables, how many of them lack it.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from feddbn.data import missing_cells, read_sites
-    >>> site = read_sites({"a": np.array([[1.0, np.nan], [2.0, 3.0]])})["a"]
-    >>> n_cells, by_variable = missing_cells(site)
-    >>> n_cells, by_variable.tolist()
-    (2, [0, 1])
-    """
-    n_rows, missing = 0, np.zeros(len(site.variables), dtype=np.intp)
-    for recording in site.recordings():
-        for block in recording.blocks():
-            n_rows += len(block.values)
-            missing += np.isnan(block.values).sum(axis=0)
-    return n_rows, missing
 
 
 def summary(sites: Mapping[str, SiteData], n_lags: int = 0) -> pd.DataFrame:

@@ -1,8 +1,4 @@
-"""Which columns of a table are what, and the table's numbers.
-
-Cells of variables whose kinds are declared are positions of levels, 1 and 0 for True and False. A cell is looked for among
-the names of the levels first. Where these are no numbers, whole numbers are positions: 0 is the first level. An empty cell
-stays empty, and what is neither is refused.
+"""Which columns of a table are what.
 
 Error messages name sites, recordings, columns and row positions. The only values among them are one that does not fit its
 declared kind, one that is too large, and text among numbers: their owner has to know which. Who asks from elsewhere is told
@@ -19,77 +15,38 @@ from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
-from feddbn.core.arrays import FloatArray, rows_in_cache
+from feddbn.core.arrays import FloatArray
 from feddbn.core.kinds import Kind
-from feddbn.data.kinds import read_kinds, refuse_misfits
-from feddbn.data.segments import MISSING
+from feddbn.data.cells import with_levels
+from feddbn.data.kinds import read_kinds
 from feddbn.data.sources import Change, Source, changed, read_limits, read_sources, read_units
-from feddbn.data.times import Clock, Freq, check_jitter, parse_freq, parse_times, ways_of_dates
+from feddbn.data.times import Clock, Freq, check_jitter, parse_freq
 from feddbn.errors import DataError, Given, ParameterError
 from feddbn.settings import Rule, Settings, flag, nothing, setting, text, word
 
 __all__ = [
     "ROW_TIMES",
     "Layout",
-    "declared_kinds",
-    "frame_values",
-    "level_values",
-    "names_of_keys",
-    "positions",
     "quoted",
     "refuse_values",
-    "row_labels",
     "unnamed",
-    "with_levels",
 ]
 
 
-def declared_kinds(kinds: Mapping[str, object] | None) -> dict[str, Kind]:
+def _declared_kinds(kinds: Mapping[str, object] | None) -> dict[str, Kind]:
     """Kinds by variable from what a user says; whether there are such variables is not known yet."""
     names = tuple(kinds) if isinstance(kinds, Mapping) else ()
     return dict(zip(names, read_kinds(kinds, names), strict=True))
 
 
-def with_levels(kinds: Mapping[str, Kind]) -> dict[str, Kind]:
-    """Those of them whose cells are levels."""
-    return {name: kind for name, kind in kinds.items() if kind.levels}
-
-
-def level_values(column: pd.Series, kind: Kind, where: str) -> FloatArray:
-    """(n,) positions of the levels in a column, NaN where a cell is empty; a cell that is no level is refused."""
-    found, strange = positions(column, kind)
-    if strange is not None:
-        levels = ", ".join(map(repr, kind.levels))
-        raise DataError(
-            f"{where} has {strange!r} in column {column.name!r}, which is none of its levels {levels}; correct such cells, "
-            f"or declare the level in {Given('kinds')}."
-        )
-    return found
-
-
-def positions(column: pd.Series, kind: Kind) -> tuple[FloatArray, str | None]:
-    """(n,) positions of levels, NaN where a cell is empty or no level; and the first cell that is none, or None."""
-    codes, cells = pd.factorize(column)
-    places = np.full(len(cells) + 1, np.nan)
-    strange: str | None = None
-    for k, cell in enumerate(cells):
-        place = kind.position_in(str(cell))
-        if place is not None:
-            places[k] = place
-        elif strange is None:
-            strange = str(cell)
-    # Empty cells have the code -1, which is the last place.
-    return places[codes], strange
-
-
-IRREGULAR = ("refuse", "average", "keep")
+MISSING = ("drop", "keep", "error")
+"""What can be done about missing cells."""
+IRREGULAR = ("refuse", "average")
 """What can be done about times that are not equally far apart."""
 ROW_TIMES = "@time"
 """As a label: the times of rows, from whichever column or index they come; they have to be dates."""
-_LONG = 4096
 
 
 def _column() -> Rule:
@@ -169,8 +126,8 @@ class Layout(Settings):
         None,
         word(*IRREGULAR) | nothing(),
         'What to do if rows are not equally spaced in time. "refuse": stop. "average": average the readings within each '
-        'time step `freq`; steps without readings stay empty. "keep": keep the times, for methods in continuous time. By '
-        'default "average" with `names` or ``freq="auto"``, otherwise "refuse".',
+        'time step `freq`; steps without readings stay empty. By default "average" with `names` or ``freq="auto"``, '
+        'otherwise "refuse".',
     )
     limits: Any = setting(
         None,
@@ -194,14 +151,13 @@ class Layout(Settings):
     sort: bool | None = setting(
         None,
         flag() | nothing(),
-        "True: sort the rows of every recording by time; this reads a whole file into memory. False, the default: refuse "
-        "unsorted rows.",
+        "True: sort the rows of every recording by time. False, the default: refuse unsorted rows.",
     )
     jitter: float | None = setting(
         None,
         _anything("a share"),
         "Allowed deviation of the distance between neighbouring rows, as a share of the time step, below 0.5. By default "
-        "0.05; the site reports if it was needed (`remarks`). 0 allows no deviation.",
+        "0.05; the site reports if it was needed. 0 allows no deviation.",
     )
     day_first: bool | None = setting(
         None,
@@ -280,7 +236,7 @@ class Layout(Settings):
                 )
         parse_freq(self.freq)
         check_jitter(self.jitter)
-        object.__setattr__(self, "kinds", declared_kinds(self.kinds))
+        object.__setattr__(self, "kinds", _declared_kinds(self.kinds))
 
     @property
     def keys(self) -> dict[str, str | None]:
@@ -345,8 +301,7 @@ class Layout(Settings):
     @property
     def clock(self) -> Clock | None:
         """The clock that freq= asks for, or None."""
-        clock = parse_freq(self.freq)
-        return None if clock is None else replace(clock, day_first=self.day_first)
+        return parse_freq(self.freq)
 
     @property
     def tolerance(self) -> float:
@@ -437,122 +392,3 @@ def _columns(names: Sequence[str]) -> str:
 def unnamed(d: int) -> tuple[str, ...]:
     """Return the names x0, x1, ... of d columns."""
     return tuple(f"x{i}" for i in range(d))
-
-
-def frame_values(
-    frame: pd.DataFrame, variables: Sequence[str], where: str, kinds: Mapping[str, Kind] | None = None
-) -> FloatArray:
-    """(n, d) float64 numbers of the variables, NaN where missing; levels of declared kinds are numbers, too."""
-    if not kinds:
-        return _numbers(frame, variables, where)
-    own = {name: kind for name, kind in kinds.items() if name in variables}
-    levels = {name: level_values(frame[name], kind, where) for name, kind in with_levels(own).items()}
-    values = _numbers(frame.assign(**levels), variables, where)
-    for name, kind in own.items():
-        refuse_misfits(values[:, list(variables).index(name)], name, kind, where)
-    return values
-
-
-def _numbers(frame: pd.DataFrame, variables: Sequence[str], where: str) -> FloatArray:
-    chosen = frame if frame.columns.tolist() == list(variables) else frame[list(variables)]
-    if len(chosen) >= _LONG and all(_is_plain(dtype) for dtype in chosen.dtypes):
-        return _column_by_column(chosen)
-    plain = chosen.to_numpy()
-    if plain.dtype == np.float64:
-        return np.array(plain, order="C")
-    for name, dtype in zip(variables, chosen.dtypes, strict=True):
-        is_number = pd.api.types.is_numeric_dtype(dtype) or pd.api.types.is_bool_dtype(dtype)
-        if (is_number and dtype.kind != "c") or chosen[name].isna().all():
-            continue
-        # Exact decimals, and truths beside empty cells, are numbers, too.
-        if pd.api.types.infer_dtype(chosen[name], skipna=True) not in ("decimal", "boolean"):
-            raise _no_number(chosen[name], where)
-    if all(_is_plain(dtype) for dtype in chosen.dtypes):
-        return np.ascontiguousarray(chosen.to_numpy(dtype=np.float64))
-    values = np.empty((len(chosen), len(variables)))
-    for j, name in enumerate(variables):
-        column = (
-            chosen[name].astype(np.float64) if chosen[name].dtype == object else pd.to_numeric(chosen[name])
-        )
-        values[:, j] = column.to_numpy(dtype=np.float64, na_value=np.nan)
-    return values
-
-
-def _no_number(column: pd.Series, where: str) -> DataError:
-    """What to say of a column that is not numeric: a cell among numbers that is none, and what may be done."""
-    texts = column.dropna().astype(str)
-    strange = texts[pd.to_numeric(texts, errors="coerce").isna()]
-    cell, row = (str(strange.iloc[0])[:30], strange.index[0]) if len(strange) else ("", -1)
-    ways = ways_of_dates(column)
-    if ways:
-        how = " or ".join(f"{Given('day_first', way)}" for way in ways if way is not None)
-        return DataError(
-            f"{where} has column {column.name!r}, which holds dates; give {Given('time', str(column.name))}"
-            f"{' and ' if how else ''}{how} if it is the time of the rows, or leave it out with "
-            f"{Given('variables')}.",
-            code="not-numeric",
-            columns=(str(column.name),),
-        )
-    at, cure = "", f"declare its levels with {Given('kinds')} for a method that knows kinds (MixedDBN)"
-    has_comma = re.fullmatch(r"\s*[-+]?[\d.]*,\d+\s*", cell) is not None
-    if has_comma or 0 < len(strange) < len(texts):
-        at = f": row {row} (counted from 0) has {cell!r}"
-        cure = (
-            f"give {Given('decimal', ',')} if that is a decimal comma"
-            if has_comma
-            else "leave such cells empty"
-        )
-    return DataError(
-        f"{where} has column {column.name!r}, which is not numeric{at}; {cure}, leave it out with {Given('variables')}, "
-        f"or name its role with {Given('site')}, {Given('series')} or {Given('time')}.",
-        code="not-numeric",
-        columns=(str(column.name),),
-        row=row,
-        cell=cell,
-    )
-
-
-def _is_plain(dtype: object) -> bool:
-    return isinstance(dtype, np.dtype) and dtype.kind in "fiub"
-
-
-def _column_by_column(frame: pd.DataFrame) -> FloatArray:
-    """(n, d) numbers of a long table of plain columns: each is copied once, some rows of all of them at a time."""
-    n, d = frame.shape
-    values, at_once = np.empty((n, d)), rows_in_cache(d)
-    columns = [frame.iloc[:, j].to_numpy() for j in range(d)]
-    for start in range(0, n, at_once):
-        rows = slice(start, start + at_once)
-        for j, column in enumerate(columns):
-            values[rows, j] = column[rows]
-    return values
-
-
-def row_labels(
-    frame: pd.DataFrame, layout: Layout, where: str
-) -> tuple[NDArray[np.generic] | None, NDArray[np.bool_] | None]:
-    """Labels per row and which of them are missing, or (None, None); times are dates without a zone, or in UTC."""
-    if layout.label is None:
-        return None, None
-    if layout.label == ROW_TIMES:
-        times = None if layout.time is None else parse_times(frame[layout.time], where, layout.day_first)
-        if not isinstance(times, pd.DatetimeIndex):
-            raise DataError(
-                f"{where} has no dates to tell the calendar by; name the column of dates with {Given('time')}, or use a "
-                "DataFrame with dates as its index."
-            )
-        zoneless = times if times.tz is None else times.tz_convert("UTC").tz_localize(None)
-        return zoneless.to_numpy(), None
-    absent = frame[layout.label].isna().to_numpy()
-    return frame[layout.label].to_numpy(), absent if absent.any() else None
-
-
-def names_of_keys(column: pd.Series, argument: str, where: str) -> NDArray[np.object_]:
-    """(n,) text of a site or series column."""
-    if column.isna().any():
-        row = int(np.flatnonzero(column.isna().to_numpy())[0])
-        raise DataError(
-            f"{where} has no value in column {column.name!r} ({Given(argument)}) at row {row} (counted from 0); "
-            "fill it."
-        )
-    return np.asarray(column.astype(str).to_numpy(), dtype=object)

@@ -2,73 +2,85 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import combinations
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pandas as pd
 from scipy.sparse import issparse
 
 from feddbn.core.designs.recordings import SiteData
+from feddbn.data.cells import names_of_keys
+from feddbn.data.collect import Collected, Part
 from feddbn.data.described import described, descriptions, left_out
 from feddbn.data.kinds import read_kinds
-from feddbn.data.layout import Layout, names_of_keys, quoted, unnamed
-from feddbn.data.memory import AlignedSite, ArrayRecording, MemorySite
-from feddbn.data.readings import Gathered, beyond_limits, refuse_readings, site_tally, tidy_frame
+from feddbn.data.layout import Layout, quoted
+from feddbn.data.readings import MOST_APART, StepTable
+from feddbn.data.rows import MOST_BYTES, Room
 from feddbn.data.segments import MOST_EMPTY
-from feddbn.data.steps import MOST_APART, StepTable, step_table
-from feddbn.data.streaming import FileSite, RowCutter, finer_site, index_files, uneven_times
-from feddbn.data.tables import (
-    ENDINGS,
-    Table,
-    data_files,
-    data_folders,
-    frame_within,
-    is_labelled,
-    stem,
-    table_of,
-)
-from feddbn.data.times import Clock, StepCounter, order_of, usual_steps
+from feddbn.data.site import Site, with_columns
+from feddbn.data.tables import ENDINGS, Table, data_files, data_folders, is_labelled, stem, table_of
+from feddbn.data.times import DECIMAL, Clock, usual_steps
 from feddbn.errors import DataError, FileError, Given, ParameterError
 from feddbn.findings import Finding
 
-__all__ = ["STREAM_BYTES", "held", "read_sites", "readable_sites", "reading_steps"]
-
-STREAM_BYTES = 64 * 2**20
+__all__ = ["Read", "read_all", "read_site", "read_sites"]
 
 
 @dataclass(frozen=True)
-class _Part:
-    """One table of a site: a frame or an array under the name its recording gets."""
+class Read:
+    """Sites as they were read, also those that are refused.
 
-    name: str
-    table: pd.DataFrame | np.ndarray
-    said: tuple[Finding, ...] = ()
+    `steps` is what usual steps would keep of readings at irregular times, `refused` why the sites do not go together.
+    """
 
-
-@dataclass(frozen=True)
-class _Series:
-    """One recording before it is cut into segments."""
-
-    name: str
-    frame: pd.DataFrame
+    sites: Mapping[str, SiteData]
     layout: Layout
+    steps: StepTable | None = None
+    refused: DataError | None = None
+
+
+def read_site(
+    source: Any, layout: Layout | None = None, name: str = "site-0", place: Path | None = None
+) -> Site:
+    """Return one site; nothing that is wrong with its rows is raised, but is why the site is `refused`.
+
+    Parameters
+    ----------
+    source
+        The tables of the site, one or a list of them: frames, arrays, paths, a `SqlTable`.
+    layout
+        Which columns are what.
+    place
+        A folder for the rows of large tables; by default that of temporary files.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from feddbn.data import read_site
+    >>> site = read_site(np.array([[1.0, 2.0], [np.inf, 3.0]]))
+    >>> site.refused.code, site.profile.n_rows
+    ('infinite', 2)
+    """
+    found = read_all({name: source}, layout or Layout(), place).sites[name]
+    assert isinstance(found, Site)
+    return found
 
 
 def read_sites(
     data: Any,
     *,
     layout: Layout | None = None,
-    stream_bytes: int = STREAM_BYTES,
+    place: Path | None = None,
     same_variables: bool = True,
     **columns: Any,
 ) -> dict[str, SiteData]:
     """Return site name -> its recordings, with the same variables in the same order everywhere.
+
+    Every source is read once. Rows of files, lazy frames and answers to queries that are too many for memory go into files of
+    float64 that nobody else can read, and that go away with their site.
 
     Parameters
     ----------
@@ -85,9 +97,8 @@ def read_sites(
           a directory of such files, one for each site.
     layout, columns
         Which columns are what, and how times are read: a `feddbn.Layout`, or its fields by name (``site="ward"``).
-    stream_bytes
-        A site whose files, lazy frames or answers to queries are larger than this together stays where it is and is read
-        in batches.
+    place
+        A folder for the rows of large tables; by default that of temporary files.
     same_variables
         False leaves every site with the variables it has.
 
@@ -99,113 +110,57 @@ def read_sites(
     >>> sorted(read_sites(rows, site="ward"))
     ['a', 'b']
     """
-    said = Layout.of(layout, columns, "read_sites")
-    reader = _Reader(said, stream_bytes)
-    try:
-        return _together(*reader.read(data), reader.layout, same_variables)
-    except DataError as error:
-
-        def read(other: Layout) -> None:
-            again = _Reader(other, stream_bytes)
-            _together(*again.read(reader._data), again.layout, same_variables)
-
-        raise _with_cures(error, said, read) from None
+    found = read_all(data, Layout.of(layout, columns, "read_sites"), place)
+    for site in found.sites.values():
+        if isinstance(site, Site) and site.refused is not None:
+            raise site.refused
+    if found.refused is not None:
+        raise found.refused
+    return aligned(found.sites, found.layout, same_variables)
 
 
-def readable_sites(data: Any, layout: Layout) -> tuple[dict[str, SiteData], dict[str, DataError]]:
-    """Return the sites that can be read, as `read_sites` does, and site -> why it is refused."""
-    reader = _EachReader(layout, STREAM_BYTES)
-    found, clocks = reader.read(data)
-    kept = {name: site for name, site in found.items() if name not in reader.refused}
-
-    def read(name: str, other: Layout) -> object:
-        return _Reader(other, STREAM_BYTES).read({name: reader.given[name][0]})
-
-    refused = {
-        name: _with_cures(one, reader.given[name][1], partial(read, name))
-        for name, one in reader.refused.items()
-    }
-    return {} if refused and not kept else _together(kept, clocks, reader.layout), refused
-
-
-_JITTERS = (0.1, 0.2, 0.3, 0.4, 0.49)
-_CURES: dict[str, tuple[tuple[dict[str, Any], ...], ...]] = {
-    "closer": (
-        ({"freq": "MS"}, {"freq": "B"}, *({"jitter": share} for share in _JITTERS)),
-        ({"irregular": "average"},),
-    ),
-    "same-time": (({"irregular": "average"},),),
-    "earlier": (({"sort": True},),),
-}
-"""Code of a refusal -> settings that may cure it; of several of one kind the first that does is named."""
-
-
-def _with_cures(error: DataError, layout: Layout, read: Callable[[Layout], object]) -> DataError:
-    """The refusal with the settings that cure it: each was tried on the data, and none is one that was given."""
-    if error.code not in _CURES:
-        return error
-    named = [f"{Given('series')} if a column tells recordings apart"]
-    cures = named if error.code in ("same-time", "earlier") and layout.series is None else []
-    for several in _CURES[error.code]:
-        for change in several:
-            ((name, value),) = change.items()
-            is_given = (
-                layout.freq is not None if name == "freq" else name == "jitter" and value <= layout.tolerance
-            )
-            if is_given or layout.way != "refuse":
-                continue
-            try:
-                read(replace(layout, **change))
-            except DataError:
-                continue
-            cures.append(f"{Given(name, value)}")
-            break
-    sentence = "".join(f"{part}" for part in error.parts)
-    if not cures:
-        return error
-    return DataError(f"{sentence[:-1]}, or use {', or '.join(cures)}.", code=error.code, **error.values)
-
-
-def _together(
-    found: dict[str, SiteData], clocks: Mapping[str, Clock], layout: Layout, same_variables: bool = True
-) -> dict[str, SiteData]:
+def read_all(data: Any, layout: Layout, place: Path | None = None, is_looked_at: bool = False) -> Read:
+    """Return all sites; with `is_looked_at`, profiles are of all columns, and steps are counted where times are irregular."""
+    reader = _Reader(layout, place, is_looked_at)
+    found = reader.read(data)
     if not found:
         raise DataError("data has no sites; give at least one.")
-    found = _on_one_step(found, clocks, layout)
-    read_kinds(layout.kinds, tuple(dict.fromkeys(name for one in found.values() for name in one.variables)))
-    if not same_variables:
-        return {name: _align({name: one}, layout)[name] for name, one in found.items()}
-    return _align(found, layout)
-
-
-def held(data: Any) -> Any:
-    """Return data that can be read again and again: streams that would be used up become frames."""
-    if is_labelled(data) or issparse(data):
-        return data
-    if isinstance(data, Mapping):
-        return {name: held(value) for name, value in data.items()}
-    if isinstance(data, (list, tuple)):
-        return [held(value) if hasattr(value, "__arrow_c_stream__") else value for value in data]
-    return table_of(data) if hasattr(data, "__arrow_c_stream__") else data
+    made = [one for one in found.values() if isinstance(one, Collected)]
+    needs = [one for one in made if one.layout.needs_step]
+    is_counted = bool(needs) or (is_looked_at and any(one.layout.gathers for one in made))
+    steps, refused = _step_table(made) if is_counted else None, None
+    if needs and steps is not None and not _settle(needs, steps):
+        refused = DataError(
+            f"no usual step keeps {MOST_APART:.0%} of the readings apart; give one with {Given('freq')}.",
+            code="no-step",
+        )
+    for one in made:
+        try:
+            one.find_clock()
+        except DataError as error:
+            one.errors.append(error)
+    finest, apart = _one_step(made, reader.layout)
+    sites = {
+        name: one.site(finest.get(one)) if isinstance(one, Collected) else one for name, one in found.items()
+    }
+    if is_looked_at and any(error.code == "closer" for one in made for error in one.errors):
+        steps = _step_table(made)
+    return Read(sites, reader.layout, steps, refused or apart)
 
 
 class _Reader:
-    """Finds out what was given; every branch ends in `_memory_site` or a `FileSite`."""
+    """Finds out what was given, and reads it."""
 
-    def __init__(self, layout: Layout, stream_bytes: int) -> None:
-        self.layout = layout
-        self.stream_bytes = stream_bytes
-        self.clocks: dict[str, Clock] = {}
-        self.remarks: tuple[Finding, ...] = ()
+    def __init__(self, layout: Layout, place: Path | None, is_looked_at: bool) -> None:
+        self.layout, self._place, self._is_looked_at = layout, place, is_looked_at
 
-    def read(self, data: Any) -> tuple[dict[str, SiteData], dict[str, Clock]]:
-        """Return the sites and the clocks of those that have times."""
-        self._data = data = held(data)
+    def read(self, data: Any) -> dict[str, Collected | SiteData]:
+        """Return the sites, whose readings are yet to be made rows."""
         name = stem(Path(data)) if isinstance(data, (str, PathLike)) else "site-0"
         told, layout = described(data, self.layout)
         if layout is not self.layout and layout.site is None:
-            return {name: self._site(name, data)}, self.clocks
-        data, self.layout, site = told, self._settled(layout), layout.site
+            return {name: self._site(name, data)}
+        data, self.layout, site = told, layout, layout.site
         if isinstance(data, Mapping) and not is_labelled(data) and not issparse(data):
             names = [str(name) for name in data]
             if len(set(names)) < len(names):
@@ -214,66 +169,67 @@ class _Reader:
                 raise ParameterError(
                     f"{Given('site', site)} goes with one table of all sites, but data is a dict whose keys name the sites."
                 )
-            return {str(name): self._site(str(name), value) for name, value in data.items()}, self.clocks
+            return {str(name): self._site(str(name), value) for name, value in data.items()}
         if isinstance(data, (str, PathLike)) and Path(data).is_dir():
-            return self._directory(Path(data)), self.clocks
-        found = table_of(data, self.layout)
+            return self._directory(Path(data))
         if site is None:
-            return {name: self._site(name, found)}, self.clocks
-        if isinstance(found, Table):
-            return self._long_table(found), self.clocks
-        if isinstance(found, pd.DataFrame):
-            return self._long(found), self.clocks
-        raise ParameterError(f"{Given('site', site)} needs one DataFrame or file, not {type(data).__name__}.")
+            return {name: self._site(name, data)}
+        table = table_of(data, layout)
+        if not isinstance(table, Table):
+            raise ParameterError(
+                f"{Given('site', site)} needs one DataFrame or file, not {type(data).__name__}."
+            )
+        return self._long(table)
 
-    def _settled(self, layout: Layout) -> Layout:
-        """The layout with a step, which is one for all sites, where it needs one."""
-        if not layout.needs_step:
-            return layout
-        if not self.remarks:
-            table, found = reading_steps(self._data, self.layout, self.stream_bytes)
-            if table.best is None:
-                raise DataError(
-                    f"no usual step keeps {MOST_APART:.0%} of the readings apart; give one with {Given('freq')}.",
-                    code="no-step",
-                )
-            values = {"step": found[table.best], "part": float(table.kept[table.best])}
-            self.remarks = (Finding("auto-step", "note", values, cure={"freq": found[table.best]}),)
-        return replace(layout, freq=self.remarks[0].values["step"], irregular="average")
-
-    def _site(self, name: str, value: Any) -> SiteData:
+    def _site(self, name: str, value: Any) -> Collected | SiteData:
         value, layout = described(value, self.layout)
-        if layout is not self.layout:
-            of_all, self.layout = self.layout, self._settled(layout)
-            try:
-                return self._site(name, value)
-            finally:
-                self.layout = of_all
         where = f"site {name!r}"
         if isinstance(value, (str, PathLike)) and Path(value).is_dir():
             value = data_files(Path(value))
             if not value:
                 raise FileError(f"{where} has no {ENDINGS} file in its directory.")
-        value = table_of(value, layout)
-        items = [table_of(item, layout) for item in value] if isinstance(value, (list, tuple)) else [value]
-        if items and all(isinstance(item, Table) for item in items):
-            return self._tables(name, items, layout)
-        if items and all(isinstance(item, (pd.DataFrame, np.ndarray, Table)) for item in items):
-            frames = (item.frame() if isinstance(item, Table) else item for item in items)
-            parts = [_Part(f"recording-{i}", item) for i, item in enumerate(frames)]
-            return self._memory_site(name, parts, layout)
+        made = Collected(name, layout, self._room([]))
+        try:
+            value = table_of(value, layout, where)
+            is_list = isinstance(value, (list, tuple))
+            tables = [table_of(one, layout, where) for one in value] if is_list else [value]
+            if isinstance(value, SiteData):
+                return value
+            self._require_tables(tables, value, where)
+            numbered = [
+                replace(one, name=f"recording-{k}") if one.name == "recording-0" else one
+                for k, one in enumerate(tables)
+            ]
+            made = Collected(name, layout, self._room(tables))
+            for table in numbered:
+                inside = where if len(tables) == 1 else f"recording {table.name!r} of {where}"
+                prefix = f"{table.name}/" if len(tables) > 1 else ""
+                part = Part.of(table, layout, inside, self._is_looked_at, prefix)
+                made.begin(part)
+                for frame in part.frames():
+                    made.feed(frame, part)
+            made.close()
+        except DataError as error:
+            made.errors.append(error)
+        return made
+
+    def _require_tables(self, tables: Sequence[Any], value: Any, where: str) -> None:
+        if tables and all(isinstance(one, Table) for one in tables):
+            return
         if issparse(value):
             raise DataError(f"{where} is sparse, which is not read; give {type(value).__name__}.toarray().")
-        if isinstance(value, (list, tuple)) and not value:
+        if not tables:
             raise DataError(f"{where} is an empty list; give at least one recording or leave the site out.")
-        if isinstance(value, SiteData):
-            return value
         raise DataError(
             f"{where} is of type {type(value).__name__}; give a DataFrame, a two-dimensional array, a list "
             "of them, or a path."
         )
 
-    def _directory(self, path: Path) -> dict[str, SiteData]:
+    def _room(self, tables: Iterable[Table]) -> Room:
+        """Rows of frames are in memory anyway."""
+        return Room(float("inf") if all(one.is_held for one in tables) else MOST_BYTES, self._place)
+
+    def _directory(self, path: Path) -> dict[str, Collected | SiteData]:
         if self.layout.site is not None:
             raise ParameterError(
                 f"{Given('site', self.layout.site)} goes with one table of all sites, but {str(path)!r} is a "
@@ -301,217 +257,97 @@ class _Reader:
             raise FileError(f"directory {str(path)!r} has no {ENDINGS} file in it or its sub-directories.")
         return {name: self._site(name, files) for name, files in sorted(groups)}
 
-    def _tables(self, name: str, tables: Sequence[Table], layout: Layout) -> SiteData:
-        """Small tables are read at once, and so is whatever has to be sorted; others stay where they are."""
-        parts, left = [], self.stream_bytes - sum(table.size or 0 for table in tables)
-        for table in tables if left >= 0 or layout.sort else ():
-            frame = table.frame() if layout.sort else frame_within(table, left + (table.size or 0))
-            if frame is None:
-                break
-            left -= int(frame.memory_usage().sum()) if table.size is None else 0
-            parts.append(_Part(table.name, frame, table.said))
-        if len(parts) == len(tables):
-            return self._memory_site(name, parts, layout)
-        streamed = FileSite(tables, name=name, layout=layout)
-        self._note_clock(name, streamed)
-        return streamed
-
-    def _note_clock(self, name: str, site: FileSite) -> None:
-        site.said = (*self.remarks, *(one for table in site.tables[:1] for one in table.said))
-        if site.layout.time is not None and site.index.clock is not None:
-            self.clocks[name] = site.index.clock
-
-    def _long(
-        self,
-        frame: pd.DataFrame,
-        origin: str = "data",
-        part: str = "recording-0",
-        said: tuple[Finding, ...] = (),
-    ) -> dict[str, SiteData]:
+    def _long(self, table: Table) -> dict[str, Collected | SiteData]:
+        """The sites of one table that names them in a column."""
         column = self.layout.site
         assert column is not None
-        frame, layout = tidy_frame(frame, self.layout, origin)
-        if self.layout.names is not None and isinstance(layout, Gathered):
-            self.layout.require_sources(layout.found, origin, f"readings in column {self.layout.names!r} of")
-        inner = replace(layout, site=None, variables=layout.choose_variables(list(frame.columns), origin))
-        keys = names_of_keys(frame[column], "site", origin)
-        sites: dict[str, SiteData] = {}
-        for name, rows in frame.drop(columns=column).groupby(keys, sort=False):
-            own = _Part(part, rows.reset_index(drop=True), said)
-            sites[str(name)] = self._memory_site(str(name), [own], inner)
-        return sites
-
-    def _long_table(self, table: Table) -> dict[str, SiteData]:
-        """The sites of one table that names them in a column."""
-        frame = table.frame() if self.layout.sort else frame_within(table, self.stream_bytes)
-        if frame is not None:
-            return self._long(frame, table.where, table.name, table.said)
-        whole = FileSite([table], layout=self.layout)
-        tables, layout = whole.tables, whole.layout
-        sites: dict[str, SiteData] = {}
-        for name, index in index_files(tables, layout, table.where).items():
-            streamed = FileSite(tables, name=name, layout=layout, index=index)
-            self._note_clock(name, streamed)
-            sites[name] = streamed
-        return sites
-
-    def _memory_site(self, name: str, parts: list[_Part], layout: Layout) -> MemorySite:
-        where = f"site {name!r}"
-        collected: list[_Series] = []
-        variables: tuple[str, ...] | None = None
-        layouts: list[Layout] = []
-        for part in parts:
-            place = where if len(parts) == 1 else f"recording {part.name!r} of {where}"
-            frame, own = _as_frame(part.table, layout, place)
-            layouts.append(own)
-            mine = own.choose_variables([str(c) for c in frame.columns], place)
-            if variables is not None:
-                layout.require_same(mine, variables, place, f"recording {parts[0].name!r}")
-            variables = variables or mine
-            if own.series is None:
-                collected.append(_Series(part.name, frame, own))
-                continue
-            prefix = f"{part.name}/" if len(parts) > 1 else ""
-            for key, rows in frame.groupby(names_of_keys(frame[own.series], "series", place), sort=False):
-                collected.append(_Series(f"{prefix}{key}", rows, own))
-        assert variables is not None
-        if layout.sort:
-            collected = [_sorted(item, where) for item in collected]
-        clock, remarks = self._clock(name, collected)
-        remarks += self.remarks + site_tally(layout, layouts, name)
-        remarks += tuple(part.said[0] for part in parts if part.said)[:1]
-        items, n_dropped, n_beyond = [], 0, np.zeros(len(variables), dtype=np.int64)
-        for item in collected:
-            place = f"recording {item.name!r} of {where}"
-            cutter = RowCutter(place, variables, item.layout, clock)
+        part = Part.of(table, self.layout, table.where, self._is_looked_at)
+        room, names, sites = self._room([table]), dict[str, int](), dict[str, Collected]()
+        for frame in part.frames():
+            keys = names_of_keys(frame[column], "site", table.where)
+            for key, rows in frame.drop(columns=column).groupby(keys, sort=False):
+                name = str(key)
+                if name not in sites:
+                    sites[name] = Collected(name, self.layout, room, names)
+                    sites[name].begin(part)
+                sites[name].feed(rows, part)
+        for one in sites.values():
             try:
-                segments = tuple(cutter.feed(item.frame))
+                one.close()
             except DataError as error:
-                if error.code == "not-numeric":
-                    refuse_readings(item.frame, item.layout, place)
-                raise
-            items.append(ArrayRecording(item.name, segments, cutter.start))
-            n_dropped += cutter.segmenter.n_dropped
-            n_beyond += cutter.n_beyond
-        remarks += beyond_limits(variables, n_beyond)
-        step = None if clock is None else clock.text
-        return MemorySite(variables, tuple(items), n_dropped, remarks, step)
-
-    def _clock(self, name: str, collected: list[_Series]) -> tuple[Clock | None, tuple[Finding, ...]]:
-        timed = [(i, item) for i, item in enumerate(collected) if item.layout.time is not None]
-        if not timed:
-            return None, ()
-        counter = StepCounter(self.layout.day_first)
-        for i, item in timed:
-            counter.feed(i, item.frame[item.layout.time], f"recording {item.name!r} of site {name!r}")
-        own = timed[0][1].layout
-        clock = counter.clock(own.tolerance, own.clock)
-        self.clocks[name] = clock
-        return clock, uneven_times(counter, clock, own)
+                one.errors.append(error)
+        return dict(sorted(sites.items())) if self.layout.gathers else dict(sites)
 
 
-class _EachReader(_Reader):
-    """Reads on after a site that is refused, which is empty then."""
-
-    def __init__(self, layout: Layout, stream_bytes: int) -> None:
-        super().__init__(layout, stream_bytes)
-        self.refused: dict[str, DataError] = {}
-        self.given: dict[str, tuple[Any, Layout]] = {}
-
-    def _site(self, name: str, value: Any) -> SiteData:
-        try:
-            return super()._site(name, value)
-        except DataError as error:
-            self.clocks.pop(name, None)
-            self.refused[name], self.given[name] = error, (value, self.layout)
-            return MemorySite((), ())
-
-
-class _KeepingReader(_EachReader):
-    """Reads all rows at their own times, in one unit."""
-
-    def _settled(self, layout: Layout) -> Layout:
-        return replace(layout, irregular="keep", freq=None)
+def _step_table(made: Sequence[Collected]) -> StepTable | None:
+    """What usual steps would keep of the readings of all sites that can be read."""
+    whole = [one for one in made if one.has_times]
+    if not whole:
+        return None
+    first = whole[0]
+    unit = "decimal" if any(one.unit == "decimal" for one in whole) else first.unit
+    alike = [one for one in whole if {*one.variables} == {*first.variables}]
+    rows = (
+        (code, tick * (DECIMAL if unit == "decimal" and one.unit == "integer" else 1), is_there)
+        for one in alike
+        for code, tick, is_there in one.steps(first.variables)
+    )
+    return StepTable.of(first.variables, usual_steps(unit), rows)
 
 
-def reading_steps(
-    data: Any, layout: Layout, stream_bytes: int = STREAM_BYTES
-) -> tuple[StepTable, tuple[str, ...]]:
-    """Return which usual steps keep how much of the readings of all sites that can be read, and the steps as text."""
-    reader = _KeepingReader(layout, stream_bytes)
-    sites = {name: site for name, site in reader.read(data)[0].items() if name not in reader.refused}
-    if not sites and reader.refused:
-        raise next(iter(reader.refused.values()))
-    usual = usual_steps(next((getattr(site, "step", None) for site in sites.values()), None))
-    return step_table(sites.values(), list(usual.values())), tuple(usual)
+def _settle(needs: Sequence[Collected], table: StepTable) -> bool:
+    """Give the sites that need one a step, which is the same for all; False if there is none."""
+    if table.best is None:
+        return False
+    step = table.texts[table.best]
+    values = {"step": step, "part": float(table.kept[table.best])}
+    for one in needs:
+        one.layout = replace(one.layout, freq=step, irregular="average")
+        one.said.append(Finding("auto-step", "note", values, cure={"freq": step}))
+    return True
 
 
-def _sorted(item: _Series, where: str) -> _Series:
-    time = item.layout.time
-    if time is None:
-        raise ParameterError(
-            f"{Given('sort', True)} needs times to sort by; name their column with {Given('time')}."
-        )
-    order = order_of(item.frame[time], f"recording {item.name!r} of {where}", item.layout.day_first)
-    return item if order is None else replace(item, frame=item.frame.iloc[order])
+def _one_step(
+    made: Sequence[Collected], layout: Layout
+) -> tuple[dict[Collected, Clock | None], DataError | None]:
+    """The clock of each site, and why they do not go together.
 
-
-def _as_frame(table: pd.DataFrame | np.ndarray, layout: Layout, where: str) -> tuple[pd.DataFrame, Layout]:
-    if isinstance(table, pd.DataFrame):
-        return tidy_frame(table, layout, where)
-    if table.ndim != 2:
-        fix = (
-            "; reshape(-1, 1) makes one variable of it"
-            if table.ndim == 1
-            else ", or 3 (recordings, rows, variables)"
-        )
-        raise DataError(
-            f"{where} is an array with {table.ndim} dimensions instead of 2 (rows, variables){fix}."
-        )
-    for argument, column in layout.keys.items():
-        if column is not None:
-            raise DataError(
-                f"{where} is an array without column names, so {Given(argument, column)} cannot be found; give a "
-                "DataFrame."
-            )
-    names = unnamed(table.shape[1])
-    if layout.variables is not None and len(layout.variables) == table.shape[1]:
-        names = tuple(layout.variables)
-    return tidy_frame(pd.DataFrame(table, columns=list(names), copy=False), layout, where)
-
-
-def _on_one_step(
-    sites: dict[str, SiteData], clocks: Mapping[str, Clock], layout: Layout
-) -> dict[str, SiteData]:
-    """Sites whose step is a whole multiple of the finest one are read on that, with empty rows in between."""
-    known = {name: clock for name, clock in clocks.items() if clock.step is not None}
+    Sites whose step is a whole multiple of the finest one are on that, with rows in between.
+    """
+    clocks = {one: one.clock for one in made if not one.errors}
+    known = {one: clock for one, clock in clocks.items() if clock is not None and clock.step is not None}
     different = tuple(dict.fromkeys(known.values()))
     most = MOST_EMPTY + 1 if layout.gaps == "keep" and layout.way == "refuse" else 1
     for finest in different:
         steps = {clock: clock.steps_of(finest) for clock in different}
         if all(0 < n <= most for n in steps.values()):
-            slow = {name: steps[clock] for name, clock in known.items() if steps[clock] > 1}
-            return sites | {
-                n: finer_site(sites[n], replace(finest, every=every)) for n, every in slow.items()
+            finer = {
+                one: replace(finest, every=steps[clock]) for one, clock in known.items() if steps[clock] > 1
             }
-    for (first, a), (other, b) in combinations(known.items(), 2):
+            return clocks | finer, None
+    for (one, a), (other, b) in combinations(known.items(), 2):
         if a.steps_of(b) != 1:
-            raise DataError(
-                f"site {first!r} has a row every {a.describe()} but site {other!r} every {b.describe()}, so one "
+            return clocks, DataError(
+                f"site {one.name!r} has a row every {a.text} but site {other.name!r} every {b.text}, so one "
                 f"lag would mean different things; resample one of them, or give the expected step with {Given('freq')}.",
                 code="two-steps",
             )
-    return sites
+    return clocks, None
 
 
-def _align(sites: dict[str, SiteData], layout: Layout) -> dict[str, SiteData]:
-    first, layout = next(iter(sites)), replace(layout, sources=None)
-    reference = tuple(layout.variables or sites[first].variables)
-    aligned: dict[str, SiteData] = {}
-    for name, data in sites.items():
+def aligned(
+    sites: Mapping[str, SiteData], layout: Layout, same_variables: bool = True
+) -> dict[str, SiteData]:
+    """Return the sites with the same variables in the same order, or with those that each has."""
+    read_kinds(layout.kinds, tuple(dict.fromkeys(name for one in sites.values() for name in one.variables)))
+    layout, found = replace(layout, sources=None), dict[str, SiteData]()
+    first = next(iter(sites))
+    for name, site in sites.items():
+        own = tuple(site.variables)
+        reference = tuple(layout.variables or (sites[first].variables if same_variables else own))
         if layout.variables is not None:
-            layout.choose_variables(tuple(data.variables), f"site {name!r}")
+            layout.choose_variables(own, f"site {name!r}")
         else:
-            layout.require_same(tuple(data.variables), reference, f"site {name!r}", f"site {first!r}")
-        aligned[name] = data if tuple(data.variables) == reference else AlignedSite(reference, data)
-    return aligned
+            layout.require_same(own, reference, f"site {name!r}", f"site {first!r}")
+        found[name] = with_columns(site, reference)
+    return found

@@ -1,21 +1,17 @@
-"""Whatever holds rows, as tables: whole, or batch by batch in bounded memory.
+"""Whatever holds rows, as tables that are read once, batch by batch.
 
-`table_of` is the one border. Files, SQL and lazy frames become a `Table`, which is read again each time its rows are
-needed; frames in memory become frames of pandas. What no file holds still has to give the same rows whenever it is read:
-`StreamTable` compares every batch with what it was before.
+`table_of` is the one border, and `batches` what it is for: frames of any kind, arrays, xarray, text, Parquet and Arrow files,
+and answers to queries are frames of pandas from here on.
 """
 
 from __future__ import annotations
 
-import sys
 import tempfile
 import weakref
-import zlib
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property, partial
-from itertools import chain
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
@@ -25,86 +21,100 @@ import numpy as np
 import pandas as pd
 
 from feddbn.data.layout import Layout, quoted, refuse_values, unnamed
+from feddbn.data.rows import BATCH_ROWS
 from feddbn.errors import DataError, FeddbnError, FileError, Given, MissingExtra, ParameterError, reading
 from feddbn.findings import Finding
 
-__all__ = ["SqlTable", "Table", "frame_within", "open_table", "plain_frame", "sorted_frames", "table_of"]
+__all__ = ["SqlTable", "Table", "batches", "plain_frame", "table_of"]
 
 Frames = Iterator[pd.DataFrame]
-_BATCH_ROWS = 65536
 _LOOKED_AT = 200
 _SQL_MEMORY = "1GB"
 
 
-class Table(ABC):
-    """Rows under named columns that can be read many times.
+@dataclass(frozen=True)
+class Table:
+    """Rows under named columns.
 
     Attributes
     ----------
-    name, where, size
-        What a recording or a site gets called, how sentences name the table, and its bytes, None where only reading tells.
+    name, where
+        What a recording or a site gets called, and how sentences name the table.
+    columns
+        Names of the columns.
+    frames
+        Reads some of the columns, in batches.
     index_columns, time_index
-        Columns that hold the row index of the DataFrame the table was written from; the one of them that holds dates, if
-        it is the only one.
+        Columns that held the row index of the DataFrame that was written; the one of them that holds dates, if it is alone.
+    index
+        The index of a DataFrame that was given.
+    is_held
+        Whether the rows are in memory already.
+    said
+        What was recognised of how the table is written, and nobody said.
     """
 
-    name: str = "recording-0"
-    where: str = "data"
-    size: int | None = None
+    name: str
+    where: str
+    columns: tuple[str, ...]
+    frames: Callable[[Sequence[str]], Frames]
     index_columns: tuple[str, ...] = ()
     time_index: str | None = None
-    seekable = False
-    said: Any = ()
+    index: pd.Index | None = None
+    is_held: bool = False
+    said: tuple[Finding, ...] = ()
 
-    @abstractmethod
-    def columns(self) -> tuple[str, ...]:
-        """Return the names of the columns."""
-
-    @abstractmethod
-    def frame(self) -> pd.DataFrame:
-        """Return the whole table, with the index it was written with."""
-
-    @abstractmethod
-    def _frames(self, columns: list[str], batch_rows: int) -> Frames:
-        """Yield batches of these columns."""
-
-    def n_rows(self) -> int | None:
-        """Return the number of rows, None where only reading tells."""
-        return None
-
-    def version(self) -> object:
-        """Return what changes if the rows may have."""
-        return None
-
-    def frames(self, columns: Sequence[str], start: int, batch_rows: int) -> tuple[int, Frames]:
-        """(first row, batches of these columns from there on); most tables can only be read from the beginning."""
-        return 0, self._frames(list(columns), batch_rows)
+    def __post_init__(self) -> None:
+        refuse_twice(self.columns, self.where)
 
 
-def table_of(value: Any, layout: Layout | None = None) -> Any:
-    """Return what a person may hold rows in as a `Table` or a frame of pandas, or as a list of them, one for each recording.
+def batches(source: Any, layout: Layout | None = None) -> Frames:
+    """Yield the rows of anything that holds one table, once, in frames of bounded size; those in memory come whole.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from feddbn.data.tables import batches
+    >>> [frame.shape for frame in batches(np.ones((3, 2)))]
+    [(3, 2)]
+    """
+    found = table_of(source, layout)
+    if not isinstance(found, Table):
+        raise ParameterError(f"data of type {type(source).__name__} is not one table.")
+    return found.frames(found.columns)
+
+
+def table_of(value: Any, layout: Layout | None = None, where: str = "data") -> Any:
+    """Return what a person may hold rows in as a `Table`, or as a list of them, one for each recording.
 
     What is neither is returned as it is.
     """
-    if isinstance(value, np.ndarray) and value.ndim == 3:
-        return list(value)
-    if isinstance(value, (pd.DataFrame, np.ndarray, Table)):
-        return value
+    layout = layout or Layout()
+    if isinstance(value, np.ndarray):
+        arrays = value if value.ndim == 3 else [value]
+        made = [_of_array(one, layout, where) for one in arrays]
+        return made if value.ndim == 3 else made[0]
+    if isinstance(value, pd.DataFrame):
+        return _of_frame(value, layout, where)
     if is_labelled(value):
-        return _of_labelled(value, layout or Layout())
+        found = _of_labelled(value, layout)
+        frames = [_of_frame(one, layout, where) for one in (found if isinstance(found, list) else [found])]
+        return frames if isinstance(found, list) else frames[0]
     if isinstance(value, (str, PathLike)):
-        return open_table(Path(value), layout)
+        return _of_file(Path(value), layout)
+    if isinstance(value, SqlTable):
+        return Table("recording-0", "the query", value.columns(), value.frames)
     frame = nw.from_native(value, pass_through=True, allow_series=True)
     if isinstance(frame, nw.LazyFrame):
-        return StreamTable(frame)
+        return _of_lazy(frame)
     with _needing("pyarrow", "parquet"):
         # Polars hands its columns over by pyarrow.
         if isinstance(frame, nw.DataFrame):
-            return frame.to_pandas()
+            return _of_frame(frame.to_pandas(), layout, where)
         if hasattr(value, "__arrow_c_stream__") and not isinstance(frame, nw.Series):
             import pyarrow as pa
 
-            return pa.table(value).to_pandas()
+            return _of_stream(pa.RecordBatchReader.from_stream(value))
     return value
 
 
@@ -116,6 +126,47 @@ def _needing(package: str, extra: str) -> Iterator[None]:
         raise
     except ImportError:
         raise MissingExtra(package, extra) from None
+
+
+def _of_frame(frame: pd.DataFrame, layout: Layout, where: str) -> Table:
+    """A frame of pandas; levels of its index that have a role are columns, and dates in it are a time."""
+    keys, index, time_index = [*layout.keys.values()], frame.index, None
+    if any(name in index.names for name in keys if name is not None and name not in frame.columns):
+        frame, index = frame.reset_index(), pd.RangeIndex(len(frame))
+    elif layout.time is None and isinstance(index, (pd.DatetimeIndex, pd.PeriodIndex)):
+        name = str(index.name or "index")
+        if name not in frame.columns:
+            frame, time_index = frame.rename_axis(index=name).reset_index(), name
+    names = tuple(map(str, frame.columns))
+    refuse_twice(names, where)
+    if any(type(name) is not str for name in frame.columns):
+        frame = frame.set_axis(list(names), axis=1)
+
+    def frames(columns: Sequence[str]) -> Frames:
+        yield frame if tuple(columns) == names else frame[list(columns)]
+
+    return Table("recording-0", where, names, frames, (), time_index, index, True)
+
+
+def _of_array(values: Any, layout: Layout, where: str) -> Table:
+    if values.ndim != 2:
+        fix = (
+            "; reshape(-1, 1) makes one variable of it"
+            if values.ndim == 1
+            else ", or 3 (recordings, rows, variables)"
+        )
+        raise DataError(
+            f"{where} is an array with {values.ndim} dimensions instead of 2 (rows, variables){fix}."
+        )
+    for argument, column in layout.keys.items():
+        if column is not None:
+            raise DataError(
+                f"{where} is an array without column names, so {Given(argument, column)} cannot be found; give a DataFrame."
+            )
+    names = unnamed(values.shape[1])
+    if layout.variables is not None and len(layout.variables) == values.shape[1]:
+        names = tuple(layout.variables)
+    return _of_frame(pd.DataFrame(values, columns=list(names), copy=False), Layout(), where)
 
 
 def is_labelled(value: Any) -> bool:
@@ -151,22 +202,15 @@ def _of_labelled(value: Any, layout: Layout) -> pd.DataFrame | list[pd.DataFrame
 
 
 def plain_frame(value: Any, layout: Layout | None = None) -> Any:
-    """Return whatever holds rows as one frame of pandas; anything else is returned as it is."""
+    """Return whatever holds one table as one frame of pandas; anything else is returned as it is."""
+    if isinstance(value, (pd.DataFrame, np.ndarray)):
+        return value
     found = table_of(value, layout)
-    return found.frame() if isinstance(found, Table) else found
-
-
-def frame_within(table: Table, n_bytes: int) -> pd.DataFrame | None:
-    """Return the whole table if it has at most so many bytes, else None."""
-    if table.size is not None:
-        return table.frame() if table.size <= n_bytes else None
-    parts, left = [], n_bytes
-    for frame in table.frames(table.columns(), 0, _BATCH_ROWS)[1]:
-        parts.append(frame)
-        left -= int(frame.memory_usage().sum())
-        if left < 0:
-            return None
-    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=list(table.columns()))
+    if not isinstance(found, Table):
+        return found
+    parts = list(found.frames(found.columns))
+    whole = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=list(found.columns))
+    return whole if found.time_index is None else whole.set_index(found.time_index)
 
 
 _CSV = {".csv": ",", ".tsv": "\t"}
@@ -204,44 +248,67 @@ def data_folders(folder: Path) -> list[Path]:
     return [one for one in folders if data_files(one)]
 
 
-def open_table(path: Path, layout: Layout | None = None) -> Table:
-    """Return the table in a file, chosen by its ending."""
+def _of_file(path: Path, layout: Layout) -> Table:
+    """The table in a file, chosen by its ending."""
     if not path.exists():
         raise FileError(f"file {str(path)!r} does not exist; check the path.")
-    if _kind(path) in (*_PARQUET, *_ARROW):
-        return ParquetTable(path) if _kind(path) in _PARQUET else ArrowTable(path)
-    if _kind(path) in _CSV:
-        return CsvTable(path, layout)
-    raise FileError(f"file {str(path)!r} is of a kind that is not read; use {ENDINGS} (text also as .gz).")
+    name, where, kind = stem(path), f"file {str(path)!r}", _kind(path)
+    if kind in _CSV:
+        text = _Text(path, where, layout)
+        return Table(name, where, text.columns(), text.frames, said=text.said)
+    if kind not in (*_PARQUET, *_ARROW):
+        raise FileError(
+            f"file {str(path)!r} is of a kind that is not read; use {ENDINGS} (text also as .gz)."
+        )
+    with _needing("pyarrow", "parquet"):
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    with reading(where, "Parquet" if kind in _PARQUET else "Arrow"):
+        if kind in _PARQUET:
+            schema, frames = pq.read_schema(path), partial(_parquet_frames, path, where)
+        else:
+            with pa.memory_map(str(path)) as mapped:
+                schema, frames = pa.ipc.open_file(mapped).schema, partial(_arrow_frames, path)
+    stored = (schema.pandas_metadata or {}).get("index_columns", [])
+    index = tuple(one for one in stored if isinstance(one, str))
+    is_time = len(index) == 1 and str(schema.field(index[0]).type).startswith("timestamp")
+    return Table(name, where, tuple(schema.names), frames, index, index[0] if is_time else None)
 
 
-class _File(Table):
-    """A table in one file."""
+def _parquet_frames(path: Path, where: str, columns: Sequence[str]) -> Frames:
+    import pyarrow.parquet as pq
 
-    def __init__(self, path: Path) -> None:
-        self.path, self.name, self.where = path, stem(path), f"file {str(path)!r}"
-        self.size = self._found()[-1]
-
-    def _found(self, path: Path | None = None) -> tuple[int, ...]:
-        with reading(self.where):
-            found = (path or self.path).stat()
-        return found.st_ino, found.st_mtime_ns, found.st_size
-
-    def version(self) -> object:
-        """Return what changes with the file."""
-        return self._found()
+    # A buffered stream reads pages as they are needed; without it whole column chunks would be held.
+    with pq.ParquetFile(path, buffer_size=1 << 18, pre_buffer=False) as file:
+        batches = file.iter_batches(BATCH_ROWS, columns=list(columns), use_threads=False)
+        while True:
+            with reading(where, "Parquet"):
+                batch = next(batches, None)
+            if batch is None:
+                return
+            # Columns stay where they were read to; numbers are copied once.
+            yield batch.to_pandas(ignore_metadata=True, split_blocks=True)
 
 
-class CsvTable(_File):
+def _arrow_frames(path: Path, columns: Sequence[str]) -> Frames:
+    import pyarrow as pa
+
+    with pa.memory_map(str(path)) as mapped:
+        file = pa.ipc.open_file(mapped)
+        for batch in map(file.get_batch, range(file.num_record_batches)):
+            for row in range(0, batch.num_rows, BATCH_ROWS):
+                yield batch.select(list(columns)).slice(row, BATCH_ROWS).to_pandas(ignore_metadata=True)
+
+
+class _Text:
     """A text file with a header; `layout` says how it is written.
 
     Its columns of names are read as text, so that batches agree on their type. A word such as "None" is no empty cell in a
     column that has it among its levels.
     """
 
-    def __init__(self, path: Path, layout: Layout | None = None) -> None:
-        super().__init__(path)
-        self.layout = layout or Layout()
+    def __init__(self, path: Path, where: str, layout: Layout) -> None:
+        self.path, self.where, self.layout = path, where, layout
         self.read_as: dict[str, str] = {}
 
     @property
@@ -336,22 +403,18 @@ class CsvTable(_File):
         with self._reading():
             return tuple(str(name) for name in pd.read_csv(self.path, nrows=0, **self._options).columns)
 
-    def frame(self) -> pd.DataFrame:
-        """Return the whole table."""
+    def frames(self, columns: Sequence[str]) -> Frames:
+        """Yield batches of these columns."""
+        # All columns are read: pandas takes no notice of lines with more cells where it is asked for some.
         with self._reading():
-            return pd.DataFrame(pd.read_csv(self.path, low_memory=False, **self._options))
-
-    def _frames(self, columns: list[str], batch_rows: int) -> Frames:
-        read: dict[str, Any] = {"usecols": columns, "chunksize": batch_rows, "low_memory": False}
-        with self._reading():
-            reader = pd.read_csv(self.path, **read, **self._options)
+            reader = pd.read_csv(self.path, chunksize=BATCH_ROWS, low_memory=False, **self._options)
         with reader:
             while True:
                 with self._reading():
                     frame = next(reader, None)
                 if frame is None:
                     return
-                yield frame
+                yield frame[list(columns)]
 
 
 def refuse_twice(names: Sequence[str], where: str) -> None:
@@ -364,178 +427,56 @@ def refuse_twice(names: Sequence[str], where: str) -> None:
         )
 
 
-class _ArrowFile(_File):
-    """A file with types (needs pyarrow), perhaps written from a DataFrame with an index."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        schema = self._schema()
-        self._names = tuple(schema.names)
-        stored = (schema.pandas_metadata or {}).get("index_columns", [])
-        self.index_columns = tuple(name for name in stored if isinstance(name, str))
-        kinds = [str(schema.field(name).type) for name in self.index_columns]
-        if len(kinds) == 1 and kinds[0].startswith("timestamp"):
-            self.time_index = self.index_columns[0]
-
-    @abstractmethod
-    def _schema(self) -> Any:
-        """Return the columns and their types."""
-
-    def columns(self) -> tuple[str, ...]:
-        """Return the names in the schema."""
-        refuse_twice(self._names, self.where)
-        return self._names
-
-
-class ParquetTable(_ArrowFile):
-    """A Parquet file."""
-
-    seekable = True
-
-    def _open(self) -> Any:
+@contextmanager
+def _computing(where: str) -> Iterator[None]:
+    try:
         with _needing("pyarrow", "parquet"):
-            import pyarrow.parquet as pq
-        with reading(self.where, "Parquet"):
-            # A buffered stream reads pages as they are needed; without it whole column chunks would be held.
-            return pq.ParquetFile(self.path, buffer_size=1 << 18, pre_buffer=False)
-
-    def _schema(self) -> Any:
-        with self._open() as file:
-            return file.schema_arrow
-
-    def frame(self) -> pd.DataFrame:
-        """Return the whole table, with the index it was written with."""
-        with self._open() as file, reading(self.where, "Parquet"):
-            whole: pd.DataFrame = file.read().to_pandas()
-        return whole
-
-    def n_rows(self) -> int | None:
-        """Return the number of rows."""
-        with self._open() as file:
-            return int(file.metadata.num_rows)
-
-    def frames(self, columns: Sequence[str], start: int, batch_rows: int) -> tuple[int, Frames]:
-        """(first row, batches of these columns from there on), from the row group that holds row `start`."""
-        first, group = 0, 0
-        with self._open() as file:
-            while group < file.num_row_groups and first + file.metadata.row_group(group).num_rows <= start:
-                first += file.metadata.row_group(group).num_rows
-                group += 1
-        return first, self._rows(columns, group, batch_rows)
-
-    def _frames(self, columns: list[str], batch_rows: int) -> Frames:
-        return self.frames(columns, 0, batch_rows)[1]
-
-    def _rows(self, columns: Sequence[str], group: int, batch_rows: int) -> Frames:
-        with self._open() as file:
-            groups = list(range(group, file.num_row_groups))
-            read = {"row_groups": groups, "columns": list(columns), "use_threads": False}
-            batches = file.iter_batches(batch_rows, **read) if groups else iter(())
-            while True:
-                with reading(self.where, "Parquet"):
-                    batch = next(batches, None)
-                if batch is None:
-                    return
-                # Columns stay where they were read to; numbers are copied once, by `layout.frame_values`.
-                yield batch.to_pandas(ignore_metadata=True, split_blocks=True)
+            yield
+    except FeddbnError:
+        raise
+    except Exception as error:
+        # Every engine has errors of its own.
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+        raise DataError(f"{where} cannot be read: {reason}.", code="engine") from None
 
 
-class ArrowTable(_ArrowFile):
-    """An Arrow or Feather file."""
-
-    @contextmanager
-    def _open(self) -> Iterator[Any]:
-        with _needing("pyarrow", "parquet"):
-            import pyarrow as pa
-        with reading(self.where, "Arrow"), pa.memory_map(str(self.path)) as file:
-            yield pa.ipc.open_file(file)
-
-    def _schema(self) -> Any:
-        with self._open() as file:
-            return file.schema
-
-    def frame(self) -> pd.DataFrame:
-        """Return the whole table, with the index it was written with."""
-        with self._open() as file:
-            return pd.DataFrame(file.read_all().to_pandas())
-
-    def _frames(self, columns: list[str], batch_rows: int) -> Frames:
-        with self._open() as file:
-            for batch in map(file.get_batch, range(file.num_record_batches)):
-                for row in range(0, batch.num_rows, batch_rows):
-                    yield batch.select(columns).slice(row, batch_rows).to_pandas(ignore_metadata=True)
+def _computed(frames: Callable[[list[str]], Frames], where: str, columns: Sequence[str]) -> Frames:
+    """Yield batches that are computed when they are asked for."""
+    with _computing(where):
+        found = iter(frames(list(columns)))
+    while True:
+        with _computing(where):
+            frame = next(found, None)
+        if frame is None:
+            return
+        yield frame
 
 
-class StreamTable(Table):
-    """A lazy frame: computed batch by batch, and again for each pass over its rows, which have to be the same ones."""
+def _of_stream(stream: Any) -> Table:
+    def frames(columns: list[str]) -> Frames:
+        return (one.select(columns).to_pandas() for one in stream)
 
-    def __init__(self, source: nw.LazyFrame[Any] | None) -> None:
-        self.source: Any = source
-        self._seen: dict[tuple[str, int, int], int] = {}
+    names = tuple(map(str, stream.schema.names))
+    return Table("recording-0", "data", names, partial(_computed, frames, "data"))
 
-    @contextmanager
-    def _reading(self) -> Iterator[None]:
-        try:
-            with _needing("pyarrow", "parquet"):
-                yield
-        except FeddbnError:
-            raise
-        except Exception as error:
-            # Every engine has errors of its own.
-            reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
-            raise DataError(f"{self.where} cannot be read: {reason}.", code="engine") from None
 
-    def columns(self) -> tuple[str, ...]:
-        """Return the names of the columns."""
-        with self._reading():
-            names = self._columns()
-        refuse_twice(names, self.where)
-        return names
+def _of_lazy(frame: nw.LazyFrame[Any]) -> Table:
+    native, kind = frame.to_native(), frame.implementation
 
-    def _columns(self) -> tuple[str, ...]:
-        return tuple(str(name) for name in self.source.collect_schema())
-
-    def frame(self) -> pd.DataFrame:
-        """Return the whole table."""
-        found = frame_within(self, sys.maxsize)
-        assert found is not None
-        return found
-
-    def _frames(self, columns: list[str], batch_rows: int) -> Frames:
-        row, batches = 0, None
-        while True:
-            with self._reading():
-                batches = batches or self._batches(columns, batch_rows)
-                frame = next(batches, None)
-            if frame is None:
-                self._require_same("", 0, row)
-                return
-            for name in columns:
-                self._require_same(name, row, pd.util.hash_pandas_object(frame[name], index=False).to_numpy())
-            row += len(frame)
-            yield frame
-
-    def _require_same(self, column: str, row: int, found: Any) -> None:
-        # Batches of other lengths cannot be compared; in the end their number of rows is.
-        n, held = (0, found) if isinstance(found, int) else (len(found), zlib.crc32(found.tobytes()))
-        if self._seen.setdefault((column, row, n), held) != held:
-            raise DataError(
-                f"{self.where} gave other rows, or in another order, when it was read again; sort it by columns that tell "
-                "all rows apart, or write it to a Parquet file first.",
-                code="other-rows",
-            )
-
-    def _batches(self, columns: list[str], batch_rows: int) -> Frames:
-        native, kind = self.source.to_native(), self.source.implementation
+    def frames(columns: list[str]) -> Frames:
         if kind.is_duckdb():
-            return _of_relation(native, columns, batch_rows)
+            return _of_relation(native, columns)
         if kind.is_polars() and hasattr(native, "collect_batches"):
-            batches = native.select(columns).collect_batches(chunk_size=batch_rows, maintain_order=True)
+            found = native.select(columns).collect_batches(chunk_size=BATCH_ROWS, maintain_order=True)
         elif kind.is_ibis():
-            batches = native.select(columns).to_pyarrow_batches(chunk_size=batch_rows)
+            found = native.select(columns).to_pyarrow_batches(chunk_size=BATCH_ROWS)
         else:
-            batches = [self.source.select(columns).collect("pandas")]
-        return (one.to_pandas() for one in batches)
+            found = [frame.select(columns).collect("pandas")]
+        return (one.to_pandas() for one in found)
+
+    with _computing("data"):
+        names = tuple(map(str, frame.collect_schema()))
+    return Table("recording-0", "data", names, partial(_computed, frames, "data"))
 
 
 def _duckdb() -> Any:
@@ -551,60 +492,29 @@ def _duckdb() -> Any:
     return engine
 
 
-def sorted_frames(frames: Frames, by: Sequence[str], batch_rows: int = _BATCH_ROWS) -> Frames:
-    """Yield the rows of frames with the same columns in the order of `by`, however many they are (needs duckdb).
-
-    Rows that are equal in all of these columns come in no order that can be relied on.
-    """
-    engine, failed = _duckdb(), list[BaseException]()
-    import pyarrow as pa
-
-    if (first := next(frames, None)) is None:
-        return
-    schema = pa.Schema.from_pandas(first, preserve_index=False)
-
-    def batches() -> Iterator[Any]:
-        try:
-            for frame in chain([first], frames):
-                yield pa.RecordBatch.from_pandas(frame, schema, preserve_index=False)
-        except BaseException as error:
-            # DuckDB would only say that something went wrong.
-            failed.append(error)
-            raise
-
-    engine.register("given", pa.RecordBatchReader.from_batches(schema, batches()))
-    order = ", ".join(map(_quoted, by))
-    try:
-        yield from _of_relation(engine.sql(f"SELECT * FROM given ORDER BY {order}"), schema.names, batch_rows)
-    except Exception:
-        if failed:
-            raise failed[0] from None
-        raise
-
-
 def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _of_relation(relation: Any, columns: Sequence[str], batch_rows: int) -> Frames:
+def _of_relation(relation: Any, columns: Sequence[str]) -> Frames:
     """Yield the rows of a relation of DuckDB; exact decimals become the nearest numbers, which Arrow would miss."""
     kinds = dict(zip(relation.columns, map(str, relation.types), strict=True))
     exact = [name for name, kind in kinds.items() if kind.startswith(("DECIMAL", "HUGEINT", "UHUGEINT"))]
     chosen = (f"CAST({_quoted(c)} AS DOUBLE) AS {_quoted(c)}" if c in exact else _quoted(c) for c in columns)
     found = relation.project(", ".join(chosen))
     # The second is its name in earlier versions of DuckDB.
-    for batch in (getattr(found, "to_arrow_reader", None) or found.fetch_record_batch)(batch_rows):
+    for batch in (getattr(found, "to_arrow_reader", None) or found.fetch_record_batch)(BATCH_ROWS):
         yield batch.to_pandas()
 
 
-class SqlTable(StreamTable):
+class SqlTable:
     """The rows of a query that DuckDB answers (the extra `sql`), read in batches.
 
     Parameters
     ----------
     query
-        One SELECT. It may name files (``FROM 'vitals.parquet'``) and tables of `database`. Rows have to come in the same
-        order each time: end it with ORDER BY unless it reads one table as it is.
+        One SELECT. It may name files (``FROM 'vitals.parquet'``) and tables of `database`. It is asked once; end it with
+        ORDER BY unless it reads one table as it is.
     database
         A file of DuckDB or SQLite, or ``postgres:`` with the words by which to connect (``postgres:dbname=icu``). It is
         opened for reading only. SQLite and Postgres need extensions of DuckDB, which are never fetched unasked.
@@ -619,8 +529,6 @@ class SqlTable(StreamTable):
     ('x', 'y')
     """
 
-    where = "the query"
-
     def __init__(
         self,
         query: str,
@@ -630,7 +538,6 @@ class SqlTable(StreamTable):
         if not isinstance(query, str) or not query.strip():
             raise ParameterError(f"query={query!r} must be a SELECT, as text.")
         self.query, self.database, self.folder = query, database, folder
-        super().__init__(None)
 
     def __getstate__(self) -> dict[str, Any]:
         # Another process opens the database itself.
@@ -676,46 +583,11 @@ class SqlTable(StreamTable):
             cursor.execute(f"USE {_quoted(name)}")
         return cursor.sql(self.query)
 
-    def _columns(self) -> tuple[str, ...]:
-        return tuple(self._relation().columns)
+    def columns(self) -> tuple[str, ...]:
+        """Return the names of the columns."""
+        with _computing("the query"):
+            return tuple(self._relation().columns)
 
-    def _batches(self, columns: list[str], batch_rows: int) -> Frames:
-        return _of_relation(self._relation(), columns, batch_rows)
-
-
-class Cursor:
-    """Rows of a table by position; reading on in order costs one pass, going back starts again.
-
-    At row `end`, if it is given, nobody is expected to read on.
-    """
-
-    def __init__(self, table: Table, columns: Sequence[str], batch_rows: int, end: int | None = None) -> None:
-        self._end, self._seekable = end, table.seekable
-        self._open = partial(table.frames, columns, batch_rows=batch_rows)
-        self._frames: Frames | None = None
-        self._buffer = pd.DataFrame()
-        self._at = 0
-
-    def read(self, start: int, stop: int | None) -> pd.DataFrame | None:
-        """Return some rows from `start` on, none at or after `stop`; None when there are no more."""
-        if stop is not None and start >= stop:
-            if start == self._end:
-                self.release()
-            return None
-        end = self._at + len(self._buffer)
-        if self._frames is None or start < self._at or (self._seekable and start > end):
-            self._at, self._frames = self._open(start)
-            self._buffer = pd.DataFrame()
-        while start >= self._at + len(self._buffer):
-            self._at += len(self._buffer)
-            following = next(self._frames, None)
-            if following is None:
-                self.release()
-                return None
-            self._buffer = following
-        offset = start - self._at
-        return self._buffer.iloc[offset : None if stop is None else offset + stop - start]
-
-    def release(self) -> None:
-        """Close the file until it is read again: an open one holds megabytes, and sites may have many."""
-        self._frames, self._buffer = None, pd.DataFrame()
+    def frames(self, columns: Sequence[str]) -> Frames:
+        """Yield batches of these columns."""
+        return _computed(lambda names: _of_relation(self._relation(), names), "the query", columns)

@@ -10,7 +10,7 @@ The rule
   tolerance of their median, it is the mean of these.
 - A larger difference is a gap. A smaller one is an error: the series is irregular, and a lag would have no meaning.
 - Whether two rows are neighbours is decided by their own distance, not by how far they are from the first row: a clock that
-  runs 0.1 % fast is regular, however long the recording is (`Grid`).
+  runs 0.1 % fast is regular, however long the recording is (`steps_between`).
 - Calendar steps: dates that stand on one day of their months, or all on the last one, are months, quarters or years apart,
   however many days these have. ``freq="MS"``, ``"QS"``, ``"YS"`` (or their ends) also count months of which only some day is
   known, ``"B"`` counts working days. A step of whole days in a time zone is counted by the local clock, so that a change to
@@ -36,52 +36,68 @@ __all__ = [
     "DECIMAL",
     "Clock",
     "Freq",
-    "Grid",
     "StepCounter",
+    "Times",
     "check_jitter",
-    "order_of",
     "parse_freq",
-    "parse_times",
+    "read_times",
+    "steps_between",
 ]
 
 IntArray = NDArray[np.int64]
-Times = IntArray | FloatArray | pd.DatetimeIndex
 
 # Numbers with a fraction are counted in billionths.
 DECIMAL = 10**9
 _LARGEST = 9e9
-_NUMERIC_DATE = re.compile(
-    r"\s*(\d{1,2})([./-])(\d{1,2})\2(\d{4}|\d{2})(?:(T|\s+)(\d{1,2}:\d{2}(:\d{2})?))?\s*$"
+_NUMERIC_DATE = (
+    r"^\s*(?P<first>\d{1,2})(?P<mark>[./-])(?P<second>\d{1,2})(?P=mark)(?P<year>\d{4}|\d{2})"
+    r"(?:(?:T|\s+)(?P<time>\d{1,2}:\d{2})(?P<seconds>:\d{2})?)?\s*$"
 )
 
 
-def parse_times(column: pd.Series, where: str, day_first: bool | None = None) -> Times:
-    """Return int64 for whole numbers, float64 for others, a DatetimeIndex for dates; raise DataError for the rest."""
-    name = column.name
+@dataclass(frozen=True)
+class Times:
+    """Times as whole numbers `ticks` (n,) of a `unit`: "integer", "decimal" (billionths) or "instant" (ns since 1970, UTC).
+
+    `zone` is the time zone of dates, `is_business` says that they are periods of working days.
+    """
+
+    ticks: IntArray
+    unit: str
+    zone: Any = None
+    is_business: bool = False
+
+
+def read_times(column: pd.Series, where: str, day_first: bool | None = None) -> Times:
+    """Return the times in a column of numbers or dates; raise DataError for anything else."""
+    name, dtype = column.name, column.dtype
     absent = column.isna().to_numpy()
     if absent.any():
         raise DataError(
             f"{where} has a missing time in column {name!r} at row {int(np.flatnonzero(absent)[0])} (counted "
             "from 0); fill it or remove the row."
         )
-    dtype = column.dtype
-    if isinstance(dtype, pd.PeriodDtype):
-        return pd.DatetimeIndex(pd.PeriodIndex(column).to_timestamp()).as_unit("ns")
     if pd.api.types.is_bool_dtype(dtype):
         raise DataError(f"{where} has true/false values in time column {name!r}; use numbers or dates.")
     if pd.api.types.is_integer_dtype(dtype):
-        return column.to_numpy(dtype=np.int64)
+        return Times(column.to_numpy(dtype=np.int64), "integer")
     if pd.api.types.is_float_dtype(dtype):
         return _from_floats(column, where)
+    dates = _dates(column, where, day_first)
+    is_business = getattr(dtype, "freq", None) == pd.offsets.BusinessDay()
+    return Times(np.asarray(dates.as_unit("ns").asi8, dtype=np.int64), "instant", dates.tz, is_business)
+
+
+def _dates(column: pd.Series, where: str, day_first: bool | None) -> pd.DatetimeIndex:
+    if isinstance(column.dtype, pd.PeriodDtype):
+        return pd.DatetimeIndex(pd.PeriodIndex(column).to_timestamp())
     try:
-        if isinstance(dtype, pd.DatetimeTZDtype) or pd.api.types.is_datetime64_dtype(dtype):
-            times = pd.DatetimeIndex(column)
-        else:
-            times = _from_text(column)
-        return times.as_unit("ns")
+        is_date = isinstance(column.dtype, pd.DatetimeTZDtype) or pd.api.types.is_datetime64_dtype(
+            column.dtype
+        )
+        return (pd.DatetimeIndex(column) if is_date else _from_text(column)).as_unit("ns")
     except (ValueError, TypeError, OverflowError):
-        pass
-    return _from_numeric_dates(column, where, day_first)
+        return _from_numeric_dates(column, where, day_first)
 
 
 def ways_of_dates(column: pd.Series) -> list[bool | None]:
@@ -94,7 +110,7 @@ def ways_of_dates(column: pd.Series) -> list[bool | None]:
             return []
     for way in (None, True, False):
         try:
-            parse_times(texts, "", way)
+            read_times(texts, "", way)
         except DataError:
             continue
         ways.append(way)
@@ -103,45 +119,26 @@ def ways_of_dates(column: pd.Series) -> list[bool | None]:
     return ways
 
 
-def exact_unit(times: Times) -> str:
-    """The unit in which such times are whole numbers."""
-    if isinstance(times, pd.DatetimeIndex):
-        return "instant"
-    return "integer" if times.dtype == np.int64 else "decimal"
-
-
-def decimal_ticks(times: IntArray | FloatArray, name: object, where: str) -> IntArray:
+def in_billionths(ticks: IntArray | FloatArray, name: object, where: str) -> IntArray:
     """(n,) numbers in billionths."""
-    if len(times) and np.abs(times).max() >= _LARGEST:
+    if len(ticks) and np.abs(ticks).max() >= _LARGEST:
         raise DataError(
             f"{where} has times in column {name!r} that are too large to have fractions; use whole numbers "
             "(for example milliseconds) or dates.",
             code="too-large",
         )
-    return np.rint(np.asarray(times, dtype=np.float64) * DECIMAL).astype(np.int64)
+    return np.rint(np.asarray(ticks, dtype=np.float64) * DECIMAL).astype(np.int64)
 
 
-def instants(times: pd.DatetimeIndex) -> IntArray:
-    """(n,) nanoseconds."""
-    return np.asarray(times.as_unit("ns").asi8, dtype=np.int64)
-
-
-def order_of(column: pd.Series, where: str, day_first: bool | None = None) -> NDArray[np.intp] | None:
-    """(n,) rows in the order of their times, equal ones as they stand; None if they are in order already."""
-    times = parse_times(column, where, day_first)
-    values = instants(times) if isinstance(times, pd.DatetimeIndex) else times
-    return None if (values[1:] >= values[:-1]).all() else np.argsort(values, kind="stable")
-
-
-def _from_floats(column: pd.Series, where: str) -> IntArray | FloatArray:
+def _from_floats(column: pd.Series, where: str) -> Times:
     floats = column.to_numpy(dtype=np.float64)
     if not np.isfinite(floats).all():
         raise DataError(f"{where} has an infinite time in column {column.name!r}; remove the row.")
     if (np.abs(floats) < 2**53).all():
         whole = floats.astype(np.int64)
         if (whole == floats).all():
-            return whole
-    return floats
+            return Times(whole, "integer")
+    return Times(in_billionths(floats, column.name, where), "decimal")
 
 
 def _from_text(column: pd.Series) -> pd.DatetimeIndex:
@@ -158,15 +155,14 @@ def _from_text(column: pd.Series) -> pd.DatetimeIndex:
 def _from_numeric_dates(column: pd.Series, where: str, day_first: bool | None) -> pd.DatetimeIndex:
     """Dates such as 31.01.2024 12:00, all written in one way."""
     name = column.name
-    found = [_NUMERIC_DATE.match(text) if isinstance(text, str) else None for text in column]
-    parts = [match for match in found if match is not None]
-    if len(parts) < len(found) or not parts:
+    parts = column.astype(str).str.extract(_NUMERIC_DATE)
+    if not len(parts) or parts["year"].isna().any():
         raise DataError(
             f"{where} has times in column {name!r} that are neither numbers nor dates; write dates as "
             "2024-01-31 or 2024-01-31T12:00, or convert the column with pandas.to_datetime.",
             code="no-times",
         )
-    first, second = (np.array([int(match[k]) for match in parts]) for k in (1, 3))
+    first, second = parts["first"].astype(int), parts["second"].astype(int)
     is_day_first, is_month_first = bool((first > 12).any()), bool((second > 12).any())
     if is_day_first and is_month_first:
         raise DataError(
@@ -190,13 +186,15 @@ def _from_numeric_dates(column: pd.Series, where: str, day_first: bool | None) -
             f"{Given('day_first', day_first)} cannot be right.",
             code="wrong-first",
         )
-    wanted = [(m[3], m[1]) if day_first else (m[1], m[3]) for m in parts]
-    text = [
-        f"{_year(m[4])}-{int(month):02d}-{int(day):02d}T{(m[6] or '0:00').zfill(8 if m[7] else 5)}"
-        for m, (month, day) in zip(parts, wanted, strict=True)
-    ]
+    year = parts["year"].astype(int)
+    # Two digits are the years 1970 to 2069.
+    year += np.where(parts["year"].str.len() == 4, 0, np.where(year < 70, 2000, 1900))
+    day, month = (first, second) if day_first else (second, first)
     try:
-        return pd.DatetimeIndex(pd.to_datetime(text, format="ISO8601")).as_unit("ns")
+        dates = pd.to_datetime(pd.DataFrame({"year": year, "month": month, "day": day}))
+        return pd.DatetimeIndex(
+            dates + pd.to_timedelta(parts["time"].fillna("0:00") + parts["seconds"].fillna(":00"))
+        )
     except (ValueError, OverflowError):
         raise DataError(
             f"{where} has dates in column {name!r} that are not in the calendar; correct them or write them as "
@@ -205,16 +203,12 @@ def _from_numeric_dates(column: pd.Series, where: str, day_first: bool | None) -
         ) from None
 
 
-def _year(text: str) -> str:
-    """Two digits are the years 1970 to 2069."""
-    return text if len(text) == 4 else f"{'20' if int(text) < 70 else '19'}{text}"
-
-
 Freq = str | int | float | pd.Timedelta | pd.DateOffset | np.timedelta64 | None
 
 _DAY = 86_400 * 10**9
 _MONTHS = {"MonthBegin": 1, "MonthEnd": 1, "QuarterBegin": 3, "QuarterEnd": 3, "YearBegin": 12, "YearEnd": 12}
 _MOST_STEPS = 20_000
+_FIRST = 100
 _NUMBER = re.compile(r"\d*\.?\d+(e-?\d+)?")
 _NUMBERS = ("integer", "decimal")
 # Differences that rounding leaves are not worth a word.
@@ -222,66 +216,55 @@ _EXACT = 1e-4
 _ALIKE = 0.01
 _NEAR = 1e-3
 _INSTANTS = (_DAY, 3600 * 10**9, 60 * 10**9, 10**9, 10**8, 10**7, 10**6)
-HOUR = 3600 * 10**9
-_LENGTHS = {"D": _DAY, "h": HOUR, "min": 60 * 10**9, "s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
+_LENGTHS = {"D": _DAY, "h": 3600 * 10**9, "min": 60 * 10**9, "s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 
 
 @dataclass(frozen=True)
 class Clock:
     """How to count time: `step` in `unit`: integer, decimal (billionths), instant (ns), wall (local ns), month or business.
 
-    `is_exact` is False where the step is a mean of differences that vary; `day_first` says how dates are written. `every` is
-    how many steps lie between two rows of a site that is read on a finer step than its own.
+    `is_exact` is False where the step is a mean of differences that vary. `every` is how many steps lie between two rows of a
+    site that is read on a finer step than its own.
     """
 
     unit: str
     step: int | None
     is_exact: bool = True
-    day_first: bool | None = None
     every: int = 1
 
-    def ticks(self, column: pd.Series, where: str) -> IntArray:
-        """(n,) whole numbers that grow by `step` from one row to the next where no row is missing."""
-        times = parse_times(column, where, self.day_first)
-        if self.unit in _NUMBERS:
-            if isinstance(times, pd.DatetimeIndex):
-                raise DataError(
-                    f"{where} has dates in time column {column.name!r}, but {Given('freq')} or another recording "
-                    "speaks of numbers; give freq as text such as '1h', 'D' or 'MS'."
-                )
-            return times if self.unit == "integer" else decimal_ticks(times, column.name, where)  # type: ignore[return-value]
-        if not isinstance(times, pd.DatetimeIndex):
+    def of(self, unit: str, name: object, where: str) -> Clock:
+        """The same clock for times of a unit; a step of whole numbers also counts numbers with a fraction."""
+        if (self.unit in _NUMBERS) != (unit in _NUMBERS):
+            found, wanted = ("dates", "numbers") if self.unit in _NUMBERS else ("numbers", "dates")
             raise DataError(
-                f"{where} has numbers in time column {column.name!r}, but {Given('freq')} or another recording "
-                "speaks of dates; convert the column with pandas.to_datetime."
+                f"{where} has {found} in time column {name!r}, but {Given('freq')} speaks of {wanted}; give a step of "
+                f"{found}, or convert the column."
             )
-        if self.unit == "instant":
-            return instants(times)
-        local = times.tz_localize(None)
-        if self.unit == "wall":
-            return instants(local)
-        if self.unit == "month":
-            return np.asarray(local.year * 12 + local.month - 1, dtype=np.int64)
-        return np.asarray(
-            np.busday_count("1970-01-01", local.to_numpy().astype("datetime64[D]")), dtype=np.int64
-        )
+        if self.unit == "integer" and unit == "decimal":
+            return replace(self, unit=unit, step=(self.step or 1) * DECIMAL)
+        return self
 
-    def times(self, ticks: IntArray, zone: Any = None) -> Times:
-        """The times that are so far from zero; dates of a local clock, of months and of working days have no time zone."""
-        if self.unit == "integer":
+    def ticks(self, ticks: IntArray, unit: str, zone: Any) -> IntArray:
+        """(n,) whole numbers that grow by `step` from one row to the next where no row is missing, of exact times."""
+        if self.unit in (unit, "integer", "instant"):
             return ticks
         if self.unit == "decimal":
-            return np.round(ticks / DECIMAL, 9)
+            return ticks * DECIMAL
+        local = local_dates(ticks, zone)
+        if self.unit == "wall":
+            return np.asarray(local.asi8, dtype=np.int64)
         if self.unit == "month":
-            return pd.DatetimeIndex((ticks - 1970 * 12).astype("datetime64[M]"))
+            return np.asarray(local.year * 12 + local.month - 1, dtype=np.int64)
+        days = local.to_numpy().astype("datetime64[D]")
+        return np.asarray(np.busday_count("1970-01-01", days), dtype=np.int64)
+
+    def dates(self, ticks: IntArray) -> NDArray[np.datetime64]:
+        """(n,) dates that are so far from zero, without a time zone."""
+        if self.unit == "month":
+            return (ticks - 1970 * 12).astype("datetime64[M]").astype("datetime64[ns]")
         if self.unit == "business":
-            return pd.DatetimeIndex(np.busday_offset("1970-01-01", ticks, roll="forward"))
-        found = pd.DatetimeIndex(ticks)
-        return (
-            found.tz_localize("UTC").tz_convert(zone)
-            if zone is not None and self.unit == "instant"
-            else found
-        )
+            return np.busday_offset("1970-01-01", ticks, roll="forward").astype("datetime64[ns]")
+        return ticks.view("datetime64[ns]")
 
     def steps_of(self, other: Clock) -> int:
         """How many steps of another clock are one of this one, 0 if no whole number is; means may be off by a hundredth."""
@@ -289,12 +272,6 @@ class Clock:
         whole = round(mine / its)
         off = 0.0 if self.is_exact and other.is_exact else _ALIKE * mine
         return whole if one == another and abs(mine - whole * its) <= off else 0
-
-    @property
-    def cycle(self) -> int:
-        """A time that all usual steps divide, in ticks."""
-        dates = {"instant": 7 * _DAY, "wall": 7 * _DAY, "decimal": 10**6 * DECIMAL}
-        return dates.get(self.unit, 10**6)
 
     @property
     def text(self) -> str | None:
@@ -308,16 +285,11 @@ class Clock:
             return f"{self.step / (DECIMAL if self.unit == 'decimal' else 1):.12g}"
         return f"{self.step}{'MS' if self.unit == 'month' else 'B'}"
 
-    def describe(self) -> str:
-        """Return the step in words."""
-        if self.step is None:
-            return "an unknown step"
-        if self.unit in ("instant", "wall"):
-            return str(pd.Timedelta(self.step, unit="ns"))
-        if self.unit == "decimal":
-            return f"{self.step / DECIMAL:.6g} units"
-        noun = {"integer": "unit", "month": "month", "business": "working day"}[self.unit]
-        return f"{self.step} {noun}{'' if self.step == 1 else 's'}"
+
+def local_dates(ticks: IntArray, zone: Any) -> pd.DatetimeIndex:
+    """Dates and times on the clocks of a time zone."""
+    dates = pd.DatetimeIndex(ticks.view("datetime64[ns]"))
+    return dates if zone is None else dates.tz_localize("UTC").tz_convert(zone).tz_localize(None)
 
 
 def _length(clock: Clock) -> tuple[int, str]:
@@ -367,14 +339,14 @@ def parse_freq(freq: Freq) -> Clock | None:
     return clock
 
 
-def usual_steps(unit: str | None) -> dict[str, float]:
-    """Steps that a person would name, as text and in a unit of dates ("1h") or of numbers ("1")."""
-    clock = parse_freq(unit)
-    if clock is None or clock.unit in _NUMBERS:
-        return {f"{n * 10.0**k:g}": n * 10.0**k for k in range(-3, 6) for n in (1, 2, 5)}
+def usual_steps(unit: str) -> dict[str, float]:
+    """Steps that a person would name, as text ("1h") and in ticks of a unit."""
+    if unit != "instant":
+        one = DECIMAL if unit == "decimal" else 1
+        return {f"{n * 10.0**k:g}": n * 10.0**k * one for k in range(-3, 6) for n in (1, 2, 5)}
     ns = [n * size for size in (10**9, 60 * 10**9) for n in (1, 2, 5, 10, 15, 30)]
-    ns += [n * HOUR for n in (1, 2, 3, 4, 6, 8, 12, 24, 7 * 24)]
-    return {str(Clock("instant", one).text): one / (clock.step or 1) for one in ns}
+    ns += [n * _LENGTHS["h"] for n in (1, 2, 3, 4, 6, 8, 12, 24, 7 * 24)]
+    return {str(Clock("instant", one).text): float(one) for one in ns}
 
 
 def clock_of_step(text: str, argument: str = "freq") -> Clock:
@@ -393,90 +365,53 @@ def clock_of_step(text: str, argument: str = "freq") -> Clock:
 class StepCounter:
     """Finds a site's clock from the differences of neighbouring times; memory stays bounded."""
 
-    def __init__(self, day_first: bool | None = None) -> None:
-        self._day_first = day_first
+    def __init__(self, unit: str, zone: Any = None, is_business: bool = False) -> None:
+        self._unit, self._zone, self._is_business = unit, zone, is_business
         self._counts: Counter[int] = Counter()
-        self._unit: str | None = None
-        self._has_zone = False
-        self._recording: object = None
-        self._last: int | None = None
-        self._months: Counter[int] | None = Counter()
-        self._date: pd.Timestamp | None = None
-        self._is_on_day = self._is_at_end = True
-        self._is_business = False
+        self._months: Counter[int] | None = Counter() if unit == "instant" else None
 
-    def feed(self, recording: object, column: pd.Series, where: str) -> None:
-        """Count the steps of the next rows of a recording."""
-        times = parse_times(column, where, self._day_first)
-        ticks = self._ticks(times, column.name, where)
-        if recording != self._recording:
-            self._recording, self._last, self._date = recording, None, None
-        self._is_business |= getattr(column.dtype, "freq", None) == pd.offsets.BusinessDay()
-        if self._months is not None and len(times):
-            self._count_months(times)
-        if self._last is not None:
-            ticks = np.concatenate([np.array([self._last], dtype=np.int64), ticks])
-        if len(ticks) == 0:
-            return
-        self._last = int(ticks[-1])
-        steps, counts = np.unique(np.diff(ticks), return_counts=True)
-        self._counts.update(dict(zip(steps[steps > 0].tolist(), counts[steps > 0].tolist(), strict=True)))
+    def feed(self, ticks: IntArray, begins: NDArray[np.bool_]) -> None:
+        """Count the steps of the next rows, of which the first was fed before; some begin a recording."""
+        steps, goes_on = np.diff(ticks), ~begins[1:]
+        if self._months is not None:
+            self._count_months(ticks, goes_on)
+        found, counts = np.unique(steps[goes_on], return_counts=True)
+        self._counts.update(dict(zip(found[found > 0].tolist(), counts[found > 0].tolist(), strict=True)))
         if len(self._counts) > _MOST_STEPS:
             self._counts = Counter(dict(self._counts.most_common(_MOST_STEPS // 2)))
 
-    def _ticks(self, times: Times, name: object, where: str) -> IntArray:
-        if isinstance(times, pd.DatetimeIndex):
-            unit, self._has_zone = "instant", self._has_zone or times.tz is not None
-        else:
-            unit = exact_unit(times)
-        if self._unit is not None and (unit in _NUMBERS) != (self._unit in _NUMBERS):
-            raise DataError(
-                f"{where} has numbers in time column {name!r} where others have dates; use one kind."
-            )
-        if isinstance(times, pd.DatetimeIndex):
-            self._unit = unit
-            return instants(times)
-        if unit == "decimal" and self._unit == "integer":
-            # The first fraction: what was counted before is counted in billionths from now on.
-            self._counts = Counter({step * DECIMAL: count for step, count in self._counts.items()})
-            self._last = None if self._last is None else self._last * DECIMAL
-        self._unit = "decimal" if "decimal" in (unit, self._unit) else unit
-        return np.asarray(times) if self._unit == "integer" else decimal_ticks(times, name, where)
-
-    def _count_months(self, times: Times) -> None:
-        """Count months between neighbouring dates, as long as those of a recording are on one day or at ends of months."""
-        local = times.tz_localize(None) if isinstance(times, pd.DatetimeIndex) else None
-        if local is not None:
-            if self._date is None:
-                self._date, self._is_on_day, self._is_at_end = local[0], True, True
-            self._is_on_day &= bool((local.day == self._date.day).all())
-            self._is_at_end &= bool(self._date.is_month_end and local.is_month_end.all())
-            local, self._date = local.insert(0, self._date), local[-1]
-            months = np.diff(np.asarray(local.year * 12 + local.month))
-            if (self._is_on_day or self._is_at_end) and (np.diff(local.asi8)[months == 0] <= 0).all():
-                assert self._months is not None
-                self._months.update(months[months > 0].tolist())
+    def _count_months(self, ticks: IntArray, goes_on: NDArray[np.bool_]) -> None:
+        """Count months between neighbouring dates, as long as they are on one day of their months, or at ends of months."""
+        assert self._months is not None
+        month, goes = np.zeros(0, dtype=np.int64), goes_on
+        # As a rule the first dates show that there are no months between them.
+        for n in (_FIRST, len(ticks)):
+            dates, goes = local_dates(ticks[:n], self._zone), goes_on[: max(n - 1, 0)]
+            day, month = np.asarray(dates.day), np.diff(np.asarray(dates.year * 12 + dates.month))
+            is_end = np.asarray(dates.is_month_end)
+            is_same = (day[1:] == day[:-1]) | (is_end[1:] & is_end[:-1])
+            if not is_same[goes].all() or (np.diff(dates.asi8)[goes & (month == 0)] > 0).any():
+                self._months = None
                 return
-        self._months = None
+        month = month[goes]
+        self._months.update(month[month > 0].tolist())
 
     def clock(self, jitter: float = 0.0, declared: Clock | None = None) -> Clock:
-        """Return the clock of these times; a `declared` step of whole numbers also counts numbers with a fraction."""
-        unit = self._unit or "integer"
+        """Return the clock of these times, which may be `declared`."""
+        unit = self._unit
         if declared is not None:
-            if declared.unit == "integer" and unit == "decimal":
-                declared = Clock("decimal", (declared.step or 1) * DECIMAL, True, declared.day_first)
             return replace(declared, every=self._every(declared, jitter))
         if not self._counts:
-            return Clock(unit, None, True, self._day_first)
+            return Clock(unit, None)
         if self._is_business:
-            return Clock("business", 1, True, self._day_first)
+            return Clock("business", 1)
         if self._months:
             usual = min(self._months.items(), key=lambda one: (-one[1], one[0]))[0]
-            return Clock("month", usual, True, self._day_first)
+            return Clock("month", usual)
         step, is_exact = self._step(jitter)
-        if unit == "instant" and self._has_zone and step % _DAY == 0:
+        if unit == "instant" and self._zone is not None and step % _DAY == 0:
             unit = "wall"
-        return Clock(unit, step, is_exact, self._day_first)
+        return Clock(unit, step, is_exact)
 
     def _every(self, clock: Clock, jitter: float) -> int:
         """How many steps of a declared clock lie between most of these rows, 1 if that is no whole number."""
@@ -546,26 +481,12 @@ def check_jitter(jitter: float | None) -> float:
     return float(jitter)
 
 
-class Grid:
-    """Moves the times of one recording to whole multiples of `step` after its first row."""
+def steps_between(ticks: IntArray, step: int, jitter: float) -> tuple[IntArray, NDArray[np.bool_]]:
+    """(n - 1,) how many steps of a clock lie between neighbouring times, and which of these are closer than one step.
 
-    def __init__(self, step: int | None, jitter: float) -> None:
-        self._step = step
-        self._jitter = jitter
-        self._raw: int | None = None
-        self._snapped = 0
-
-    def snap(self, ticks: IntArray) -> IntArray:
-        """Return the next times; what is too close, equal or earlier stays so and is refused later."""
-        step = self._step
-        if step is None or self._jitter == 0 or len(ticks) == 0:
-            return ticks
-        if self._raw is None:
-            self._raw = self._snapped = int(ticks[0])
-        steps = np.diff(np.concatenate([np.array([self._raw], dtype=np.int64), ticks]))
-        near = np.abs(steps - step) <= self._jitter * step
-        later = np.maximum(np.rint(steps / step), 2).astype(np.int64) * step
-        moved = np.where(near, step, np.where(steps > step, later, steps))
-        snapped = self._snapped + np.cumsum(moved)
-        self._raw, self._snapped = int(ticks[-1]), int(snapped[-1])
-        return np.asarray(snapped)
+    Neighbours may be off by a share of the step; more than one step are at least two.
+    """
+    apart = np.diff(ticks)
+    is_near = np.abs(apart - step) <= jitter * step
+    later = np.maximum(np.rint(apart / step), 2).astype(np.int64)
+    return np.where(is_near, 1, later), (apart < step) & ~is_near

@@ -11,7 +11,7 @@ from fractions import Fraction
 
 from feddbn.errors import ParameterError
 
-__all__ = ["conversion", "known_units"]
+__all__ = ["conversion"]
 
 _UNITS = {
     "pressure": {
@@ -66,11 +66,6 @@ def _read() -> dict[str, tuple[str, Fraction, Fraction]]:
 
 
 _TABLE = _read()
-
-
-def known_units() -> dict[str, str]:
-    """Every name of a unit, with what it measures."""
-    return {name: quantity for name, (quantity, _, _) in _TABLE.items()}
 
 
 def _unit(name: str) -> tuple[str, Fraction, Fraction]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from feddbn.model.dbn import DBN
-from feddbn.model.mechanisms import known
+from feddbn.model.nodes import known
 
 if TYPE_CHECKING:
     import networkx as nx

@@ -27,8 +27,10 @@ from feddbn.core.statistics.moments import Moments, dependences, safe_roots
 from feddbn.core.statistics.survey import FEWEST_SITES
 from feddbn.core.threads import one_thread
 from feddbn.data import SiteData, check_sites, read_sites, summary
+from feddbn.data.doubts import certain_doubts
 from feddbn.data.layout import Layout
-from feddbn.data.memory import check_magnitudes, with_columns
+from feddbn.data.made_up import filled_in
+from feddbn.data.site import check_magnitudes, with_columns
 from feddbn.errors import (
     DataError,
     DependentColumnsWarning,
@@ -50,12 +52,10 @@ from feddbn.federation.sums.statistics import Preparation
 from feddbn.federation.sums.treatment import AskedMoments
 from feddbn.findings import Finding, Findings, together
 from feddbn.method_table import find_method
-from feddbn.model.courses import fit_course
 from feddbn.model.dbn import DBN
 from feddbn.model.definitions import far_definitions
 from feddbn.model.dynamics import rows_with_past
-from feddbn.preflight import quick_warnings
-from feddbn.preflight.made_up import filled_in
+from feddbn.model.trends import fit_trend
 from feddbn.results.edge_table import without_direction
 from feddbn.results.identities import Identity, near_identities
 from feddbn.results.remarks import (
@@ -400,7 +400,7 @@ class FederatedEstimator(ShownEstimator, BaseEstimator, Generic[S]):  # type: ig
         self.sites_ = summary(sites, n_lags)
         self._tell(*far_definitions(as_read.values(), self._rows.definitions))
         declared = [name for name in layout.keys.values() if name is not None]
-        found = quick_warnings(data, sites, self.sites_, n_lags, declared, not self._rows.fills)
+        found = certain_doubts(sites, self.sites_, n_lags, declared, not self._rows.fills)
         if not self._rows.is_settled:
             maps = self._rows.given.cell_maps
             found += filled_in(
@@ -733,9 +733,9 @@ class DBNEstimator(FederatedEstimator[S]):
             rows, at = all_rows(recording)
             network = dbn
             if done.get("center") == "recording":
-                course = fit_course(rows, done["degree"], done["periods"], times=at, variables=dbn.variables)
-                network = dbn.at_level(course.coefficients[0] if dbn.bends else np.zeros(dbn.d))
-                rows = rows if dbn.bends else rows - course.at(at)
+                trend = fit_trend(rows, done["degree"], done["periods"], times=at, variables=dbn.variables)
+                network = dbn.at_level(np.zeros(dbn.d) if dbn.is_linear else trend.coefficients[0])
+                rows = rows - trend.at(at) if dbn.is_linear else rows
             parts = np.split(rows, np.flatnonzero(np.diff(at) != 1) + 1)
             with contextlib.suppress(DataError):
                 n_here = len(rows_with_past(network, parts))

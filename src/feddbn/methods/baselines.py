@@ -1,7 +1,7 @@
 """The paper's baselines: DYNOTEARS on the pooled rows, which no federation allows, and at every site alone.
 
-One class, `Baseline`, with five presets by the names of the paper. What becomes of the sites' own networks is the preset's
-`becomes`: their mean, a vote, nothing, or the one nearest to a truth that has to be known.
+One class, `Baseline`, with three presets by the names of the paper. What becomes of the sites' own networks is the preset's
+`becomes`: their mean, or nothing.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.constraints import break_cycles, has_cycle, threshold
+from feddbn.core.constraints import has_cycle, threshold
 from feddbn.core.penalised.path import Status
 from feddbn.data import SiteData
 from feddbn.errors import DataError, ParameterError
@@ -26,10 +26,9 @@ from feddbn.methods.base import history_frame, network
 from feddbn.methods.fdbnl import P, PenalisedEstimator, PooledEstimator
 from feddbn.model.dbn import DBN
 from feddbn.results.remarks import kind_findings, of_site, treatment_findings, treatment_summary
-from feddbn.results.scoring import score
 from feddbn.settings import Rule, number, setting, takes, whole, word
 
-__all__ = ["Average", "BestSite", "Dynotears", "LocalOnly", "Vote"]
+__all__ = ["Average", "Dynotears", "LocalOnly"]
 
 _MOST_SAID = 24
 """So many remarks on single sites are said one by one."""
@@ -54,15 +53,13 @@ class AloneSettings(LocalSettings):
 class Baseline(PenalisedEstimator[P]):
     """A fit of DYNOTEARS at one of the places where rows are.
 
-    `becomes` is what becomes of the fits: "pooled" (there is one, of all rows), "mean" or "vote" of the sites' own networks,
-    "each" (they stay apart), or "nearest" (to the truth).
+    `becomes` is what becomes of the fits: "pooled" (there is one, of all rows), "mean" of the sites' own networks, or "each"
+    (they stay apart).
     """
 
-    becomes: ClassVar[Literal["pooled", "mean", "vote", "each", "nearest"]]
+    becomes: ClassVar[Literal["pooled", "mean", "each"]]
     dbns_: dict[str, DBN]
-    best_site_: str
     treatments_: dict[str, dict[str, Any] | None]
-    _truth: DBN | None = None
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -74,22 +71,17 @@ class Baseline(PenalisedEstimator[P]):
         if self.becomes == "pooled":
             super()._fit(federation, sites, observer)
         elif self.becomes == "mean":
-            self._set_mean(self._summed(federation, observer, "weights"))
-        elif self.becomes == "vote":
-            self._set_vote(self._summed(federation, observer, "votes"))
+            self._set_mean(self._summed(federation, observer))
         else:
             networks = self._alone(federation, observer)
-            if self.becomes == "each":
-                self.dbns_ = {name: self._defining(one) for name, one in networks.items()}
-            else:
-                self._set_nearest(networks)
+            self.dbns_ = {name: self._defining(one) for name, one in networks.items()}
 
     def _local_program(self, n_sites: int, answer: str) -> ServerProgram[LocalFits]:
         return local_fits_program(self._settings, self._variables, self._constraints(), answer, n_sites)
 
-    def _summed(self, federation: Federation, observer: Observer | None, answer: str) -> LocalFits:
+    def _summed(self, federation: Federation, observer: Observer | None) -> LocalFits:
         """Sum what sites fit, after sums over all of them have decided what is done to the rows."""
-        program = self._local_program(len(federation.sites), answer)
+        program = self._local_program(len(federation.sites), "weights")
         fits, _ = self._run(program, federation, observer)
         self.status_, self.history_ = Status.EXACT, history_frame([])
         self._say_moments(fits.asked)
@@ -110,26 +102,6 @@ class Baseline(PenalisedEstimator[P]):
         # Recordings that lost their means without telling them leave no level.
         mean = None if own and not level.any() else level
         self._set_network(*(self._stacked(one, mean, noise) for one in (C, raw)))
-
-    def _set_vote(self, fits: LocalFits) -> None:
-        constraints, d = self._constraints(), len(self._variables)
-        shares = fits.total.reshape(-1, d) / fits.n_sites
-        C = np.where((shares > 0.5) | constraints.required, shares, 0.0)
-        C[:d], dropped = break_cycles(C[:d], constraints.required[:d])
-        self.dropped_edges_ = [(self._variables[i], self._variables[j], share) for i, j, share in dropped]
-        self._set_network(self._stacked(C), self._stacked(shares))
-
-    def _set_nearest(self, networks: dict[str, DBN]) -> None:
-        truth = self._truth
-        assert truth is not None
-
-        def distance(name: str) -> float:
-            scores = score(truth, networks[name])
-            return float(scores["W"]["shd"] + scores["A"]["shd"])
-
-        self.best_site_ = min(networks, key=distance)
-        self.treatment_ = self.treatments_[self.best_site_]
-        self._set_network(networks[self.best_site_], networks[self.best_site_])
 
     def _stacked(self, C: FloatArray, mean: FloatArray | None = None, noise: FloatArray | None = None) -> DBN:
         d = len(self._variables)
@@ -179,7 +151,7 @@ class Baseline(PenalisedEstimator[P]):
         return network(C, preparation, self._variables, loss)
 
     def _give_own_networks(self, federation: Federation, sites: Mapping[str, SiteData] | None) -> None:
-        if self.becomes not in ("each", "nearest"):
+        if self.becomes != "each":
             super()._give_own_networks(federation, sites)
 
 
@@ -229,28 +201,6 @@ class Average(Baseline[LocalSettings]):
     def __init__(self) -> None: ...
 
 
-class Vote(Baseline[LocalSettings]):
-    """Vote: edges found by more than half of the sites; weakest majorities go first where cycles remain.
-
-    Weights are the shares of sites that found the edge, in (0.5, 1]: no effects, so there is no intercept and no noise, and
-    nothing can be forecast. What is done to the rows first is decided from sums over
-    all sites, as in `FDBNL`.
-
-    Examples
-    --------
-    >>> import feddbn
-    >>> data = feddbn.simulate(d=3, n_sites=2, n_samples=200, random_state=0)
-    >>> model = feddbn.Vote().fit(data.sites)
-    >>> model.dbn_.edges()[["source", "target", "lag"]].values.tolist()
-    [['x1', 'x0', 0], ['x2', 'x0', 0], ['x2', 'x1', 0], ['x0', 'x0', 1], ['x0', 'x2', 1]]
-    """
-
-    becomes = "vote"
-
-    @takes(LocalSettings)
-    def __init__(self) -> None: ...
-
-
 class LocalOnly(Baseline[AloneSettings]):
     """Every site alone: `dbns_` holds one network per site, and nothing is shared.
 
@@ -270,33 +220,3 @@ class LocalOnly(Baseline[AloneSettings]):
 
     @takes(AloneSettings)
     def __init__(self) -> None: ...
-
-
-class BestSite(Baseline[AloneSettings]):
-    """Best: the site network closest to the truth. Needs the truth, so it is a yardstick, not a method.
-
-    ``BestSite().fit(sites, truth=dbn)``; closest is the smallest SHD of W plus SHD of A. Sites are
-    learned as by `LocalOnly`.
-
-    Examples
-    --------
-    >>> import feddbn
-    >>> data = feddbn.simulate(d=3, n_sites=2, n_samples=200, random_state=0)
-    >>> model = feddbn.BestSite().fit(data.sites, truth=data.truth)
-    >>> model.dbn_.variables
-    ('x0', 'x1', 'x2')
-    """
-
-    becomes = "nearest"
-
-    @takes(AloneSettings)
-    def __init__(self) -> None: ...
-
-    def fit(self, data: Any, y: None = None, *, truth: DBN | None = None, **options: Any) -> Any:
-        """Learn from `data`, choose with `truth`, and return self."""
-        if truth is None:
-            raise ParameterError(
-                "BestSite needs truth=, the network the sites are compared with; no data can replace it."
-            )
-        self._truth = truth
-        return super().fit(data, y, **options)

@@ -12,9 +12,16 @@ import pandas as pd
 from feddbn.core.arrays import FloatArray
 from feddbn.core.changes import Changing, CutLearner, Limits
 from feddbn.core.constraints import Edge, EdgeConstraints
-from feddbn.core.orders.learn import OrderLearner, agreed, compelled_edges, explained_shares, refit
+from feddbn.core.orders.learn import (
+    OrderLearner,
+    agreed,
+    compelled_edges,
+    explained_shares,
+    refit,
+)
 from feddbn.core.orders.parents import Criterion
 from feddbn.core.statistics.diagnostics import outputs_of
+from feddbn.core.statistics.parts import UNKNOWN_DISPERSION
 from feddbn.data import ROW_TIMES, SiteData
 from feddbn.errors import DataError, Given, ParameterError
 from feddbn.federation.programs.changing import ChangingOutcome, changing_program
@@ -25,7 +32,7 @@ from feddbn.federation.sums.prepare import PreparedSettings
 from feddbn.findings import Finding
 from feddbn.methods.base import DBNEstimator
 from feddbn.model.dbn import DBN
-from feddbn.model.mechanisms import known
+from feddbn.model.nodes import known
 from feddbn.results.edge_table import learned_network, learned_table
 from feddbn.results.remarks import ResidualSummary, are_looked_at
 from feddbn.settings import Rule, edges, flag, nothing, number, setting, takes, whole, word
@@ -140,7 +147,7 @@ def _segment_edges(
 ) -> pd.DataFrame:
     """The edges of every segment, with the probability by BIC that they are there, given the order and the cuts."""
     found, d, rows = outcome.changing, len(names), []
-    posterior = None if outcome.constant is None else outcome.constant.learned.posterior.probability
+    posterior = None if outcome.constant is None else outcome.constant.learned.probability
     for s, network in enumerate(networks):
         C = network.adjacency_matrices.reshape(-1, d)
         for m, j in np.argwhere(C != 0).tolist():
@@ -416,7 +423,7 @@ class ChangingDBN(DBNEstimator[ChangingSettings]):
         criterion = Criterion(float(settings.penalty))
         # The choices have been checked, which the type checker cannot see.
         kind: Any = settings.noise_variance
-        learn = OrderLearner(kind, criterion, average="auto" if settings.penalty == Criterion().c else False)
+        learn = OrderLearner(kind, criterion)
         options = OneShotOptions(int(settings.n_lags), prepare=self._rows_on(federation), learn=learn)
         changes = CutLearner(
             0 if settings.drift is True else int(settings.max_changes),
@@ -456,9 +463,10 @@ class ChangingDBN(DBNEstimator[ChangingSettings]):
         constant = outcome.constant
         if constant is not None:
             learned = constant.learned
-            if self._settings.penalty == Criterion().c:
-                learned = agreed(learned, constraints)
-                outcome = replace(outcome, constant=replace(constant, learned=learned))
+            learn = OrderLearner(learned.noise.kind, criterion)
+            n, rng = constant.moments.n / UNKNOWN_DISPERSION, np.random.default_rng(0)
+            learned = agreed(learn.replicated(learned, n, constraints, rng), constraints)
+            outcome = replace(outcome, constant=replace(constant, learned=learned))
             numbers = refit(constant.moments, learned.support)
             networks = [learned_network(learned, numbers, names, outputs_of(d, self._inputs))]
             order, self.noise_variance_ = learned.order, learned.noise.kind

@@ -36,7 +36,7 @@ from feddbn.methods.base import DBNEstimator, history_frame, network
 from feddbn.methods.selection import auto_selection
 from feddbn.methods.updating import UpdatedEstimator
 from feddbn.model.dbn import DBN
-from feddbn.model.mechanisms import known
+from feddbn.model.nodes import known
 from feddbn.results.edge_table import equivalently_directed
 from feddbn.results.remarks import are_looked_at, fitted_network
 from feddbn.settings import takes

@@ -25,8 +25,9 @@ from feddbn.federation.sums.prepare import AS_THEY_ARE, Prepare
 from feddbn.federation.sums.survey import survey_program
 from feddbn.findings import Finding
 from feddbn.methods.base import DBNEstimator
-from feddbn.model.conditionals import Conditional, weights_of
-from feddbn.results.edge_table import learned_network, learned_table, orientation_table
+from feddbn.model.dbn import DBN
+from feddbn.model.nodes import Node, Term
+from feddbn.results.edge_table import learned_table, open_edges, orientation_table
 from feddbn.settings import (
     MethodSettings,
     Rule,
@@ -40,11 +41,11 @@ from feddbn.settings import (
     whole,
 )
 
-__all__ = ["MixedDBN", "MixedSettings", "conditional_of"]
+__all__ = ["MixedDBN", "MixedSettings", "node_of"]
 
 
-def conditional_of(estimate: NodeEstimate, kinds: Sequence[Kind]) -> Conditional:
-    """The distribution of a node from its estimate; `kinds` are those of all variables."""
+def node_of(estimate: NodeEstimate, kinds: Sequence[Kind]) -> Node:
+    """The node of an estimate; `kinds` are those of all variables."""
     d, model = len(kinds), estimate.model
     kind = kinds[model.node]
     n_intercepts = kind.n_levels - 1 if kind.name in ("ordinal", "categorical") else 1
@@ -54,11 +55,11 @@ def conditional_of(estimate: NodeEstimate, kinds: Sequence[Kind]) -> Conditional
         width = kinds[m % d].width
         effects.append(estimate.theta[start : start + width * n_slopes].reshape(width, n_slopes))
         start += width * n_slopes
-    return Conditional(
+    return Node(
         kind,
-        tuple((m % d, m // d) for m in model.parents),
-        estimate.theta[:n_intercepts],
+        tuple(Term(((m % d, m // d),)) for m in model.parents),
         tuple(effects),
+        estimate.theta[:n_intercepts],
         estimate.dispersion,
         estimate.covariance,
     )
@@ -158,8 +159,8 @@ class MixedDBN(DBNEstimator[MixedSettings]):
 
     Attributes
     ----------
-    conditionals_
-        For each variable how it depends on its causes: a `Conditional` with coefficients and their covariance.
+    nodes_
+        For each variable how it depends on its causes: a `Node` with coefficients and their covariance.
     dbn_, W_, A_
         The network with these. A weight is the coefficient on the scale of the link, or the Euclidean norm of several.
     kinds_
@@ -187,7 +188,7 @@ class MixedDBN(DBNEstimator[MixedSettings]):
     """
 
     needed_tasks = frozenset(("counts.levels", "gram.kinds", "newton"))
-    conditionals_: tuple[Conditional, ...]
+    nodes_: tuple[Node, ...]
     kinds_: dict[str, Kind]
     orientation_: pd.DataFrame
     edge_probabilities_: pd.DataFrame
@@ -220,13 +221,12 @@ class MixedDBN(DBNEstimator[MixedSettings]):
 
     def _set_outcome(self, outcome: MixedOutcome) -> None:
         names, d, learned = self._variables, len(self._variables), outcome.learned
-        conditionals = tuple(conditional_of(one, outcome.kinds) for one in outcome.refit.estimates)
-        weights = weights_of(conditionals, outcome.design.n_lags)
-        C = np.concatenate([weights.W[None], weights.A]).reshape(-1, d)
-        numbers = C, weights.intercept, weights.noise_variances
-        dbn = learned_network(learned, numbers, names, conditionals=conditionals)
+        nodes = tuple(node_of(one, outcome.kinds) for one in outcome.refit.estimates)
+        dbn = DBN.from_nodes(nodes, names, outcome.design.n_lags)
+        C = dbn.adjacency_matrices.reshape(-1, d)
+        dbn = replace(dbn, open_edges=tuple(open_edges(learned.orientation, C, names)))
         self._set_network(dbn, dbn)
-        self.conditionals_ = conditionals
+        self.nodes_ = nodes
         self.kinds_ = dict(zip(names, outcome.kinds, strict=True))
         self.order_ = [names[j] for j in learned.network.order]
         self.orientation_ = orientation_table(learned.orientation, names)

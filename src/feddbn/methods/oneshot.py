@@ -18,28 +18,28 @@ from feddbn.core.orders.learn import (
     agreed,
     explained_shares,
     refit,
-    with_directions,
+    with_shapes,
 )
-from feddbn.core.orders.parents import Criterion
+from feddbn.core.orders.parents import MANY_NODES, Criterion
 from feddbn.core.statistics.diagnostics import outputs_of, slow_findings
 from feddbn.core.statistics.moments import Moments
 from feddbn.core.threads import one_thread
 from feddbn.data import SiteData
-from feddbn.data.checks import ROWS_PER_COLUMN, rows_level
-from feddbn.errors import Given, ParameterError, ResidualsWarning, ResultWarning, UnitsWarning
+from feddbn.data.checks import ROWS_PER_COLUMN, rows_doubt, rows_level
+from feddbn.errors import Given, ParameterError, ResultWarning, UnitsWarning
 from feddbn.federation.programs.alone import Alone, alone_program, is_compared
 from feddbn.federation.programs.curved import (
-    CurvedMoments,
     CurvedOutcome,
     CurveOptions,
     Fit,
     auto_program,
     curved_program,
     curves_of,
+    dispersion_program,
     learn_from_curved,
-    resampled_program,
-    usual_resamples,
+    replicated,
 )
+from feddbn.federation.programs.functions import CurvedMoments
 from feddbn.federation.programs.oneshot import (
     NonGaussianReport,
     OneShotOptions,
@@ -59,9 +59,9 @@ from feddbn.federation.sums.tally import Tally
 from feddbn.federation.sums.treatment import AskedMoments
 from feddbn.findings import Finding, Findings
 from feddbn.methods.updating import UpdatedEstimator
-from feddbn.model.curves import Curve, Product
 from feddbn.model.dbn import DBN
-from feddbn.results.calibration import abstention, claimed, contradictions
+from feddbn.model.nodes import Part, Term
+from feddbn.results.abstention import abstention, contradictions
 from feddbn.results.edge_table import (
     learned_network,
     learned_table,
@@ -75,6 +75,9 @@ from feddbn.settings import Rule, edges, flag, function, nothing, number, settin
 from feddbn.words import say
 
 __all__ = ["OneShotDBN", "OneShotSettings"]
+
+_OF_RESAMPLES = 0, 1
+"""Seed of resamples: the same in every fit, so that what is drawn depends on the rows alone."""
 
 _DEFAULT_PENALTY = {"bic": (2.0, 0.0), "ebic": (1.0, 0.5)}
 
@@ -109,13 +112,6 @@ class OneShotSettings(PreparedSettings):
         'Multiplier of log(n). None: 2 for "bic", 1 for "ebic". With 1, BIC adds wrong edges, because it ignores that many '
         "candidates were tried.",
     )
-    average: bool | str = setting(
-        "auto",
-        flag() | word("auto"),
-        "True: average over orders and sets of causes, and keep edges with probability above one half. False: keep the "
-        'single best network, with probabilities given its order; this is faster. "auto": True up to 40 variables, if '
-        'noise variances are equal or there are fewer than 200 rows, and no `penalty` or "ebic" is set.',
-    )
     n_restarts: int = setting(
         2, whole(0), "How often the search restarts from a random change of its best order."
     )
@@ -147,19 +143,12 @@ class OneShotSettings(PreparedSettings):
         'Edges ``(from, to, lag)`` that must not exist, by name or position; ``"*"`` means every variable.',
     )
     required_edges: Sequence[Edge] | None = setting(None, edges(), "Edges that must exist, in the same form.")
-    random_state: int | None = setting(0, whole(0) | nothing(), "Random seed of restarts and averaging.")
+    random_state: int | None = setting(0, whole(0) | nothing(), "Random seed of restarts.")
     check_residuals: bool | str = setting(
         "auto",
         flag() | word("auto"),
         'Check by one more sum whether residuals contradict the model, and correct for it (docs/oneshot.md). "auto": not '
         "under differential privacy.",
-    )
-    resamples: int | str = setting(
-        "auto",
-        whole(0) | word("auto"),
-        "Number of resamples over which probabilities are averaged, from one more sum. Recordings, or blocks of rows, are "
-        'resampled. "auto": 12 up to 40 variables, 4 up to 200, otherwise 0; 0 under differential privacy. With 0, '
-        "probabilities are too extreme if the model is not quite right.",
     )
     fdr: float | None = setting(
         None,
@@ -198,16 +187,14 @@ class OneShotSettings(PreparedSettings):
         """The same for the server's programs; rows are taken as they are until a federation is known."""
         is_auto = isinstance(self.n_lags, str)
         c, gamma = _DEFAULT_PENALTY[self.criterion]
-        default_price = self.criterion == "bic" and self.penalty is None
         # The choices have been checked, which the type checker cannot see.
         noise_variance: Any = self.noise_variance
-        average: Any = self.average if default_price or self.average != "auto" else False
         use_nongaussian: Any = self.use_nongaussian
         criterion = Criterion(c if self.penalty is None else float(self.penalty), gamma)
         rows = replace(AS_THEY_ARE, exogenous=self.prepare.exogenous, scale=self.rows.scale)
-        learn = OrderLearner(noise_variance, criterion, self.n_restarts, average)
+        learn = OrderLearner(noise_variance, criterion, self.n_restarts)
         return OneShotOptions(
-            self.max_lags if is_auto else int(self.n_lags), is_auto, rows, use_nongaussian, learn
+            self.max_lags if is_auto else int(self.n_lags), is_auto, rows, use_nongaussian, learn=learn
         )
 
 
@@ -242,18 +229,17 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
         DataFrame source, target, score_difference, oriented: how much worse the best network with that edge's ends
         exchanged scores. 0 means that the data cannot tell.
     edge_probabilities_
-        DataFrame source, target, lag, weight, probability, raw, strength, presence, direction, oriented; over orders up to
-        40 variables, else given the order found. `raw` is the probability if the model holds, `probability` what is left of
-        it after what was found against the model (docs/oneshot.md); nearly the same where nothing was. The network has the
-        edges whose `raw` is above one half, and links of which both directions together are; with `fdr`, a `penalty` or
-        ``average=False`` these decide instead. `weight` is 0 without the edge; `strength` is the share of the target's
-        variance that the source explains over all lags. Edges with `raw` above one half by strength, then the others by
-        `raw`. Of contemporaneous edges `presence` is the probability of a link either way (by covariances only),
-        `direction` that it is this way given the link, both lowered alike, `oriented` False where the data do not settle
-        that. With `fdr` also `q_value`: the smallest level at which an
-        edge, or a link either way, is a discovery; NaN if it is not tested.
-    n_resamples_
-        Over how many resamples of the rows probabilities and directions are averaged; 0: they are those of all rows.
+        DataFrame source, target, lag, weight, probability, strength, presence, direction, oriented. `probability` is the
+        share of networks, each learned from moments that as many rows could have, that have the edge: what would come again
+        with other recordings and sites (docs/edge-confidence.md). The network has the edges above one half, and
+        links of which both directions together are; with `fdr` that decides instead. `weight` is 0 without the edge;
+        `strength` is the share of the target's variance that the source explains over all lags. Edges above one half by
+        strength, then the others by probability. Of contemporaneous edges `presence` is the probability of a link either way,
+        `direction` that it is this way given the link, `oriented` False where the data do not settle that: equal variances
+        alone do not. With `fdr` also `q_value`: the smallest level at which an edge, or a link either way, is a discovery;
+        NaN if it is not tested.
+    dispersion_
+        How much more parts of the rows differ than chance: by so much less the rows count.
     units_
         Evidence on the units (equal variances only, else None); a `UnitsWarning` is given if edges change.
     nongaussian_
@@ -291,7 +277,7 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
     edge_probabilities_: pd.DataFrame
     units_: UnitsCheck | None
     nongaussian_: NonGaussianReport | None
-    n_resamples_: int
+    dispersion_: float
 
     @takes(OneShotSettings)
     def __init__(self) -> None: ...
@@ -331,13 +317,13 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
         Resamples are then drawn of the same rows (`feddbn.confidence`). The shape of the noise is left out, as in
         `fit_moments`.
         """
-        learner = type(self)(**{**self.get_params(deep=False), "use_nongaussian": False, "resamples": 0})
+        learner = type(self)(**{**self.get_params(deep=False), "use_nongaussian": False})
         learner._begin()
         if not learner._may_find_curves(federation):
             return None
         learner._set_variables(federation.variables)
         with one_thread():
-            return run_program(learner._program(federation), federation)
+            return run_program(learner._once(federation), federation)
 
     def fit_moments(self, moments: Moments | CurvedMoments, variables: Sequence[str]) -> DBN:
         """Learn from the summed moments of lagged or of curved rows alone, set the same attributes, return the network.
@@ -349,6 +335,21 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
         with one_thread():
             self._report(*self._of_moments(moments))
         return self.dbn_
+
+    def network_of(self, moments: Moments | CurvedMoments, variables: Sequence[str]) -> DBN:
+        """Return the best network of such moments, without saying how sure it is; this estimator learns no attributes."""
+        self._begin()
+        self._set_variables(tuple(str(name) for name in variables))
+        with one_thread():
+            outcome, _, curved = self._of_moments(moments)
+        learned = outcome.learned
+        if curved is None:
+            numbers, parts = refit(outcome.moments, learned.support), list[Part]()
+        else:
+            found = curved.network
+            numbers, parts = (found.weights, found.intercept, found.variances), parts_of(curved)
+        outputs = () if self._rows.scale == "federated" else outputs_of(len(self._variables), self._inputs)
+        return learned_network(learned, numbers, self._variables, outputs, parts)
 
     def _may_find_curves(self, federation: Federation) -> bool:
         """Whether a fit asks about curves, or may come to do so; refuses curves where sites do not answer for them."""
@@ -370,15 +371,15 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
         """Learn, then ask sites whether the network is better for them than their own."""
         fit = yield from self._once(federation)
         if not (are_looked_at(self._settings.check_residuals, federation) and is_compared(federation)):
-            return (yield from self._resampled(fit, federation)), None
+            return (yield from self._replicated(fit, federation)), None
         outcome, report, curved = fit
         if curved is not None or (report is not None and report.noise_memory is not None):
             # Curves, and noise with a memory, are more than a network of lagged values.
-            return (yield from self._resampled(fit, federation)), None
+            return (yield from self._replicated(fit, federation)), None
         if self._settings.fdr is not None:
-            # Which edges there are rests on resamples, so these are asked for first.
-            resampled = yield from self._resampled(fit, federation)
-            outcome = self._discovered(resampled[0], report)
+            # What rows count rests on their parts, so these are asked for first.
+            replicated = yield from self._replicated(fit, federation)
+            outcome = self._discovered(replicated[0], report)
             fit = outcome, report, None
         asked, inputs, d = outcome.asked, self._inputs, len(self._variables)
         assert asked is not None
@@ -387,15 +388,15 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
             self._variables,
             weights,
             variances,
-            limits_over(self._constraints(), outcome.n_lags, d, inputs),
+            limits_over(self._constraints(), outcome.n_lags, d, inputs).without_causes_of(outcome.knobs),
             inputs,
             asked.center,
             asked.treatment,
         )
         n_rows = asked.n_rows or outcome.moments.n
-        # Asked after resamples: whoever refuses one question is not asked another.
+        # Asked after parts: whoever refuses one question is not asked another.
         if self._settings.fdr is None:
-            fit = yield from self._resampled(fit, federation)
+            fit = yield from self._replicated(fit, federation)
         return fit, (yield from alone_program(network, intercept, n_rows))
 
     def _discovered(self, outcome: OneShotOutcome, report: ResidualReport | None) -> OneShotOutcome:
@@ -404,26 +405,19 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
         if fdr is None or outcome.q_values is not None:
             return outcome
         limits = limits_over(self._constraints(), outcome.n_lags, d, self._inputs)
+        limits = limits.without_causes_of(outcome.knobs)
         return with_discoveries(outcome, report, limits, fdr)
 
-    def _program(self, federation: Federation) -> ServerProgram[Fit]:
-        """Learn, then ask for resamples if sites answer that."""
-        fit = yield from self._once(federation)
-        return (yield from self._resampled(fit, federation))
-
-    def _resampled(self, fit: Fit, federation: Federation) -> ServerProgram[Fit]:
-        """Ask for resamples, if sites answer that."""
-        n, d = self._settings.resamples, len(self._variables)
-        if n == "auto":
-            n = usual_resamples(d)
-        tasks = federation.answered_tasks
-        if not n or (tasks is not None and "gram.resamples" not in tasks):
-            reason = "many" if not n else "noise"
-            return replace(fit[0], not_resampled=reason), *fit[1:]
-        names, constraints, options = self._variables, self._constraints(), self._settings.options
-        options = replace(options, prepare=self._rows_on(federation))
-        seed = self._settings.random_state or 0
-        return (yield from resampled_program(names, constraints, options, fit, int(n), seed))
+    def _replicated(self, fit: Fit, federation: Federation) -> ServerProgram[Fit]:
+        """With how much less rows count where parts of them differ."""
+        outcome, report, curved = fit
+        assert outcome.asked is not None
+        dispersion, why_not = yield from dispersion_program(
+            self._variables, outcome.n_lags, outcome.asked, outcome.moments, federation
+        )
+        n_sums = outcome.n_sums + (not why_not)
+        outcome = replace(outcome, dispersion=dispersion, without_parts=why_not, n_sums=n_sums)
+        return outcome, report, None if curved is None else replace(curved, outcome=outcome)
 
     def _once(self, federation: Federation) -> ServerProgram[Fit]:
         """Straight lines, curves, or what the residuals are for."""
@@ -440,6 +434,7 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
                 outcome, report = yield from checked_oneshot_program(names, constraints, options, rng)
                 return outcome, report, None
             return (yield from oneshot_program(names, constraints, options, rng)), None, None
+        options = replace(options, finds_knobs=len(names) <= MANY_NODES)
         if not settings.is_curved:
             return (yield from auto_program(names, constraints, options, CurveOptions(), rng))
         kind = CurveOptions(named_features(settings.features, len(names)), settings.interactions)
@@ -479,7 +474,17 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
         """Set what was learned, and say what has to be said."""
         outcome = self._discovered(outcome, report)
         learned, names, d = outcome.learned, self._variables, len(self._variables)
-        learned = replace(learned, posterior=with_directions(learned.posterior, learned.orientation))
+        limits = limits_over(self._constraints(), outcome.n_lags, d, self._inputs)
+        limits = limits.without_causes_of(outcome.knobs)
+        if learned.shares is None:
+            learn, rng = self._settings.options.learn, np.random.default_rng(_OF_RESAMPLES)
+            outcome = replicated((outcome, report, curved), learn, limits, rng)
+            learned = outcome.learned
+        learned = with_shapes(learned, outcome.dispersion)
+        assert learned.shares is not None
+        # Of hardly any rows the price of an edge is too low.
+        certain = 1.0 - rows_doubt(outcome.moments.n, outcome.moments.q) / 2
+        learned = replace(learned, shares=learned.shares.weaker(certain))
         # Where all noises have one variance, none is that of a formula.
         is_free = learned.noise.kind != "equal"
         # Where sites were brought to one scale, formulas hold in the units of the data.
@@ -488,12 +493,13 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
         dependent = outcome.dependent
         if unscaled is not None:
             dependent = dependent_findings(unscaled, names, self._inputs)
-        if identities:
-            groups = [one.members for one in identities]
+        groups = [one.members for one in identities]
+        if report is not None:
+            groups += [tuple(map(names.index, effects)) for effects in report.hidden]
+        if groups:
             learned = left_open(learned, without_direction(self._constraints(), groups))
-        if outcome.q_values is None and self._settings.options.learn.average is not False:
-            # A level of false discoveries, a price or one order that somebody asks for decides instead.
-            limits = limits_over(self._constraints(), outcome.n_lags, d, self._inputs)
+        if outcome.q_values is None:
+            # A level of false discoveries that somebody asks for decides instead.
             before, learned = learned.support, agreed(learned, limits)
             outcome = replace(outcome, learned=learned)
             doubts = None if report is None else report.doubts
@@ -501,20 +507,20 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
                 # What joins now was not weighed against hidden causes, and could be one.
                 joined = learned.support & ~before
                 report = replace(report, doubts=replace(doubts, in_doubt=doubts.in_doubt | joined))
-            if curved is not None and (before != learned.support).any():
+            if curved is not None:
                 curved = replace(curved, network=curves_of(learned, curved.told))
-        is_scaled, shapes = self._rows.scale == "federated", {}
+        is_scaled, parts = self._rows.scale == "federated", list[Part]()
         if curved is None:
             numbers = refit(outcome.moments, learned.support)
             shares = explained_shares(outcome.moments.scatter, numbers[0])
         else:
             found = curved.network
             numbers = found.weights, found.intercept, found.variances
-            shares, shapes = found.shares, shapes_of(curved)
+            shares, parts = found.shares, parts_of(curved)
         self.n_lags_ = outcome.n_lags
         self.lag_scores_ = None if outcome.lag_scores is None else outcome.lag_scores.tolist()
         outputs = () if is_scaled else outputs_of(d, self._inputs)
-        dbn = learned_network(learned, numbers, names, outputs, **shapes)
+        dbn = learned_network(learned, numbers, names, outputs, parts)
         self._set_network(dbn, dbn)
         self.order_ = [names[j] for j in learned.order]
         self.noise_variance_, self.reason_ = learned.noise.kind, say(learned.noise.finding)
@@ -525,14 +531,19 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
         self.units_, self.nongaussian_, self.score_ = learned.units, outcome.nongaussian, learned.score
         if curved is not None:
             self.n_samples_ = int(curved.told.moments.n)
-        self.n_resamples_ = outcome.n_resamples
-        if not outcome.n_resamples and self._settings.resamples != 0:
-            reason = {"reason": outcome.not_resampled}
-            self._tell(Finding("probabilities-not-resampled", "unknown", reason))
+        self.dispersion_ = outcome.dispersion
+        if outcome.without_parts:
+            self._tell(Finding("parts-not-known", "unknown", {"reason": outcome.without_parts}))
         self._say_treatment(outcome.asked)
         self._say_rows(outcome)
         self._say_dependent(dependent)
         self._say_identities(identities)
+        if outcome.doubted:
+            edges = [[names[i], names[j], lag] for i, j, lag in outcome.doubted]
+            self._tell(Finding("doubted-links", "note", {"edges": edges}, cure={"features": "spline"}))
+        if outcome.knobs:
+            knobs = tuple(names[j] for j in outcome.knobs)
+            self._tell(Finding("knobs", "note", {}, knobs, cure={"prepare.exogenous": list(knobs)}))
         self._tell(*slow_findings(outcome.moments, names, self._inputs))
         self._say_residuals(report)
         self._say_hidden(
@@ -577,14 +588,12 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
             self._tell(Finding(DISCOVERIES, "note" if values["is_checked"] else "unknown", values))
 
     def _claim(self) -> None:
-        """Lower probabilities by what speaks against them, and say so first where little is left of them."""
-        found = contradictions(self.findings_)
-        self.edge_probabilities_ = claimed(self.edge_probabilities_, self.hidden_, found)
-        told = abstention(self.edge_probabilities_, found)
-        # Edges that are discoveries are claimed by their level; less probable ones than one half are among them.
-        if told is not None and (found or self._settings.fdr is None):
+        """Say first that the data tell nothing, where they do not."""
+        told = abstention(self.edge_probabilities_, contradictions(self.findings_))
+        # Edges that are discoveries are claimed by their level.
+        if told is not None and self._settings.fdr is None:
             others, self.findings_ = self.findings_, Findings()
-            self._tell(told, warn=ResidualsWarning if found else ResultWarning)
+            self._tell(told, warn=ResultWarning)
             self.findings_ = Findings([*self.findings_, *others])
 
     def _say_curves(self, curved: CurvedOutcome) -> None:
@@ -624,32 +633,20 @@ def _features_name(curved: CurvedOutcome) -> str:
     return features_of(curved.design.terms[1].basis.name)
 
 
-def shapes_of(curved: CurvedOutcome) -> dict[str, Any]:
-    """Return the curves and products of a network as `DBN` takes them."""
+def parts_of(curved: CurvedOutcome) -> list[Part]:
+    """Return the curves and products of a network."""
     origin, scale, basis = curved.design.origin, curved.design.scale, _features_name(curved)
-    curves = tuple(
-        Curve(
-            one.source,
-            one.target,
-            one.lag,
-            origin[one.source],
-            scale[one.source],
-            tuple(one.coefficients.tolist()),
-            basis,
-            tuple(map(tuple, one.covariance.tolist())),
-        )
+
+    def term(basis: str, lag: int, *sources: int) -> Term:
+        units = (tuple(float(each[i]) for i in sources) for each in (origin, scale))
+        return Term(tuple((i, lag) for i in sources), basis, *units)
+
+    parts = [
+        Part(one.target, term(basis, one.lag, one.source), one.coefficients, one.covariance)
         for one in curved.network.curves
-    )
-    products = tuple(
-        Product(
-            one.first,
-            one.second,
-            one.target,
-            one.lag,
-            one.weight,
-            (origin[one.first], origin[one.second]),
-            (scale[one.first], scale[one.second]),
-        )
+    ]
+    parts += [
+        Part(one.target, term("product", one.lag, one.first, one.second), [one.weight])
         for one in curved.network.products
-    )
-    return {"curves": curves, "products": products}
+    ]
+    return parts

@@ -11,13 +11,12 @@ from feddbn.core.constraints import EdgeConstraints
 from feddbn.core.penalised.optimum import PersonalCertificate
 from feddbn.data import SiteData, check_sites, read_sites
 from feddbn.data.layout import Layout
-from feddbn.errors import ParameterError
 from feddbn.federation.programs.pfdbnl.questions import Entries
 from feddbn.federation.programs.pfdbnl.rounds import PersonalFit, PFDBNLSettings, personal_program
 from feddbn.federation.programs.pfdbnl.shared_edges import edge_counts_program
 from feddbn.federation.programs.pfdbnl.site import personal_arrays
 from feddbn.federation.programs.residual_checks import ROWS_A_COLUMN, own_checks_program
-from feddbn.federation.protocol.task import Federation, Observer, ServerProgram, fewest_sites
+from feddbn.federation.protocol.task import Federation, Observer, ServerProgram
 from feddbn.federation.sums.statistics import Preparation
 from feddbn.findings import Finding
 from feddbn.methods.base import network
@@ -51,8 +50,6 @@ class PFDBNL(IterativeEstimator[PFDBNLSettings]):
         network stays at its site.
     dbn_, W_, A_
         The shared network: the common weights, thresholded and without cycles.
-    cluster_dbns_
-        The common network of each cluster; the server knows these, not which site is in which.
     never_joined_
         Sites that were not part of any round; they get the shared network.
     n_rounds_, status_, history_, objective_
@@ -85,9 +82,6 @@ class PFDBNL(IterativeEstimator[PFDBNLSettings]):
     def _fit(
         self, federation: Federation, sites: Mapping[str, SiteData] | None, observer: Observer | None
     ) -> None:
-        n_sites = len(federation.sites)
-        if self.n_clusters != "auto" and int(self.n_clusters) > n_sites:
-            raise ParameterError(f"n_clusters={self.n_clusters} is more than the {n_sites} sites.")
         self._choose(*auto_selection(self, federation, observer))
         fit, seconds = self._run(self._program(federation, self._settings), federation, observer)
         self._set_fit(fit, seconds)
@@ -122,7 +116,6 @@ class PFDBNL(IterativeEstimator[PFDBNLSettings]):
             tuple(federation.sites),
             run_number=run_number,
             is_proven=is_proven,
-            fewest_sites=fewest_sites(federation),
         )
 
     @property
@@ -173,9 +166,6 @@ class PFDBNL(IterativeEstimator[PFDBNLSettings]):
         self._set_network(self._directed(shared, fit.scale), network(run.shared, fit.preparation, variables))
         self.center_values_, self.scale_values_ = fit.preparation.center, fit.preparation.scale
         self.objective_ = fit.objective
-        self.cluster_dbns_ = [
-            self._directed(network(C, fit.preparation, variables), fit.scale) for C in fit.clusters
-        ]
         self._set_course(run, fit.preparation, fit.asked, fit.scale, seconds)
         self.never_joined_ = fit.never_joined
         if fit.never_joined:

@@ -49,7 +49,7 @@ __all__ = [
 ]
 
 _SIMPLE_IS_LARGE = ("lambda_w", "lambda_a")
-AUTO_START = {"n_lags": 1, "lambda_w": 0.05, "lambda_a": 0.05, "n_clusters": 1, "mu": 0.5}
+AUTO_START = {"n_lags": 1, "lambda_w": 0.05, "lambda_a": 0.05, "mu": 0.5}
 
 
 @dataclass(frozen=True)
@@ -234,8 +234,8 @@ def select(
     layout, columns
         Which columns are what: a `feddbn.Layout`, or its fields by name.
     grid
-        Parameter name -> values. They are tried simplest first, whatever their order: few lags, large penalties, few
-        clusters, small mu.
+        Parameter name -> values. They are tried simplest first, whatever their order: few lags, large penalties,
+        small mu.
     n_blocks, share
         The last `share` of every recording is tested on, in `n_blocks` blocks one after the other.
     rule

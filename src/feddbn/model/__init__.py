@@ -1,6 +1,6 @@
-"""The learned network as an object: its numbers, what its variables do given their causes, and what follows from that.
+"""Networks: what variables do given their causes (`nodes`), how they go on (`step`), and what follows from that.
 
-`network` holds the numbers, `mechanisms` what variables do; the other modules compute from these, and `dbn` offers all of it.
-It knows no site, no file of data and no method.
-May import: data and below.
+In: numbers or nodes, and rows of one recording. Out: a `DBN` and what can be asked of it; files of it.
+Door: `dbn.DBN`, `nodes` (Node, Term, Part), `graph.AncestralGraph`, `summary.Summary`, `forecast.Forecast`,
+`trends.fit_trend`, `effects.Effect`, `roots.RootCauses`. May import: data and below.
 """

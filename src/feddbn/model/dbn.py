@@ -1,17 +1,16 @@
-"""The learned network: ``x_t = c + x_t W + sum_l x_{t-l} A_l + u_t`` with row vectors and W acyclic; curves and products
-are added where effects are not straight (`feddbn.model.curves`).
+"""The learned network: ``x_t = c + x_t W + sum_l x_{t-l} A_l + u_t`` with row vectors and W acyclic, or nodes of any kind
+(`feddbn.model.nodes`).
 
 `feddbn.model.network.Network` holds the numbers; what they imply is computed by the other modules of this
-package, each of which can be read alone: dynamics, effects, forecast, residuals, graph, export. Their functions take a
-network first and are methods of `DBN`.
+package, each of which can be read alone: dynamics, effects, forecast, graph, export. Their functions take a network first and
+are methods of `DBN`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Self
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -21,86 +20,14 @@ from feddbn.core.arrays import FloatArray
 from feddbn.errors import ParameterError
 from feddbn.model import dynamics, effects, export, graph, roots
 from feddbn.model import forecast as forecasts
-from feddbn.model.conditionals import Conditional, checked_conditionals, weights_of
 from feddbn.model.forecast import Held, sample_paths
-from feddbn.model.graph import stack_of_tigramite
-from feddbn.model.mechanisms import Noise, known
 from feddbn.model.network import Network, RandomState, Rows, random_generator
-from feddbn.settings import whole, word
+from feddbn.model.nodes import known
+from feddbn.model.step import Noise, impact
+from feddbn.settings import whole
 from feddbn.shown import Shown
 
-__all__ = ["DBN", "Frames"]
-
-Given = ParamSpec("Given")
-
-
-def _pairs(
-    found: Callable[Concatenate[Network, Given], FloatArray], value: str, step: str = "step", first: int = 0
-) -> Callable[Concatenate[Frames, Given], pd.DataFrame]:
-    """A method that has one row per number of ``stack[step, from, to]``: all steps of one pair after each other."""
-
-    def method(self: Frames, /, *args: Given.args, **kwargs: Given.kwargs) -> pd.DataFrame:
-        stack = found(self.network, *args, **kwargs)
-        steps, d, _ = stack.shape
-        names: Any = np.array(self.network.variables, dtype=object)
-        return pd.DataFrame(
-            {
-                "source": np.repeat(names, d * steps),
-                "target": np.tile(np.repeat(names, steps), d),
-                step: np.tile(np.arange(first, first + steps), d * d),
-                value: np.moveaxis(stack, 0, 2).ravel(),
-            }
-        )
-
-    method.__name__ = found.__name__
-    method.__doc__ = f"Frame source, target, {step}, {value}; see `DBN.{found.__name__}`."
-    return method
-
-
-@dataclass(frozen=True)
-class Frames:
-    """The numbers of one network as tidy frames: `dbn.frames` has the names and arguments of the methods that return arrays.
-
-    One spelling everywhere: `source`, `target` and `variable` are names, `step` counts time steps ahead, and there is one
-    row for each number.
-
-    Examples
-    --------
-    >>> import feddbn
-    >>> dbn = feddbn.DBN([[0, 0.5], [0, 0]], [[[0.4, 0], [0, 0]]], ["x", "y"])
-    >>> frame = dbn.frames.impulse_responses(2)
-    >>> frame[(frame.source == "x") & (frame.target == "y")]["response"].round(2).tolist()
-    [0.5, 0.2, 0.08]
-    """
-
-    network: Network
-
-    impulse_responses = _pairs(dynamics.impulse_responses, "response")
-    fevd = _pairs(dynamics.fevd, "share", first=1)
-    total_effects = _pairs(effects.total_effects, "effect")
-    direct_effects = _pairs(effects.direct_effects, "effect")
-    mediated_effects = _pairs(effects.mediated_effects, "effect")
-    standardised_weights = _pairs(effects.standardised_weights, "weight", "lag")
-
-    def stationary_mean(self) -> pd.DataFrame:
-        """Frame variable, mean, sd of the long run; see `DBN.stationary_mean`."""
-        spread = np.sqrt(np.maximum(np.diag(dynamics.stationary_covariance(self.network)), 0.0))
-        mean = dynamics.stationary_mean(self.network)
-        return pd.DataFrame({"variable": list(self.network.variables), "mean": mean, "sd": spread})
-
-    def stationary_covariance(self) -> pd.DataFrame:
-        """(d, d) frame with the variables as index and columns; see `DBN.stationary_covariance`."""
-        names = list(self.network.variables)
-        return pd.DataFrame(dynamics.stationary_covariance(self.network), names, names)
-
-    def residuals(self, data: Rows | Sequence[Rows]) -> pd.DataFrame:
-        """(n, d) frame with one column per variable; see `DBN.residuals`."""
-        found = np.concatenate(dynamics.residual_segments(self.network, data))
-        return pd.DataFrame(found, columns=list(self.network.variables))
-
-
-if TYPE_CHECKING:
-    import networkx as nx
+__all__ = ["DBN"]
 
 
 def _same(one: Any, other: Any, atol: float) -> bool:
@@ -117,8 +44,8 @@ def _same(one: Any, other: Any, atol: float) -> bool:
 class DBN(Network, Shown):
     """A dynamic Bayesian network and what can be asked of it.
 
-    `W`, `A`, `variables`, `intercept`, `noise_variances`, `open_edges`, `curves`, `products` and `conditionals` are
-    described at `feddbn.model.network.Network`.
+    `W`, `A`, `variables`, `intercept`, `noise_variances`, `open_edges` and `nodes` are described at
+    `feddbn.model.network.Network`.
 
     Examples
     --------
@@ -128,13 +55,14 @@ class DBN(Network, Shown):
     [['x', 'y', 0, 0.5], ['x', 'x', 1, 0.4]]
     >>> dbn.do({"x": 1.0}, None, steps=2).mean["y"].tolist()
     [0.5, 0.5]
-    >>> dbn.frames.total_effects(1).query("source == 'x' and target == 'y'")["effect"].tolist()
+    >>> dbn.tidy(dbn.total_effects(1), "effect").query("source == 'x' and target == 'y'")["effect"].tolist()
     [0.5, 0.2]
     """
 
     # What comes next, and what if.
     forecast = forecasts.forecast
     do = forecasts.do
+    at_level = forecasts.at_level
     # What was it that happened.
     root_causes = roots.root_causes
     # How it moves, and what causes do.
@@ -151,47 +79,27 @@ class DBN(Network, Shown):
     curves_table = effects.curves_table
     coefficients = effects.coefficient_table
     average_effects = effects.average_effects
-    mechanism = effects.mechanism_of
+    shapes = effects.shapes
+    signs = effects.signs
+    distribution = effects.distribution
     effect = effects.edge_effect
     effects = effects.effect_table
     # How well it fits.
+    residuals = dynamics.residuals
+    quantile_residuals = dynamics.quantile_residuals
     log_likelihood = dynamics.log_likelihood
     residual_diagnostics = dynamics.residual_diagnostics
-    calibration = dynamics.calibration_table
     scores = dynamics.prediction_scores
     # The forms in which others read it.
-    to_curves_csv = export.curves_csv_text
-    to_coefficients_csv = export.coefficients_csv_text
     edges = graph.edge_table
     to_lingam = graph.lingam_arrays
     to_tigramite = graph.tigramite_arrays
+    to_networkx = graph.time_series_graph
     to_dict = export.plain_dict
     to_json = export.json_text
     to_csv = export.csv_text
     to_graphml = export.graphml_text
     to_dot = export.dot_text
-
-    def at_level(self, mean: ArrayLike) -> Self:
-        """Return the same network with the intercepts of a recording whose (d,) mean is `mean`.
-
-        Curves and products move along: they bend about a recording's own level. The network's own mean is that of simulated
-        rows then.
-        """
-        if self.mechanisms.has_kinds:
-            dynamics.require_linear(self, "at_level", "dbn.forecast with the recording's rows as history")
-        level = np.asarray(mean, dtype=np.float64)
-        if level.shape != (self.d,) or not np.isfinite(level).all():
-            raise ParameterError(
-                f"mean must be {self.d} finite numbers, one for each variable, got {mean!r}."
-            )
-        within = self.W + self.A.sum(axis=0)
-        if self.is_linear:
-            return replace(self, intercept=level - level @ within)
-        shift = level - self.stationary_mean()
-        curves = tuple(curve.moved(shift) for curve in self.curves)
-        products = tuple(product.moved(shift) for product in self.products)
-        moved = known(self.intercept, "intercept") + shift - shift @ within
-        return replace(self, intercept=moved, curves=curves, products=products)
 
     def equals(self, other: DBN, atol: float = 0.0) -> bool:
         """Whether both have the same variables, lags and open edges and all numbers agree within `atol`."""
@@ -234,84 +142,53 @@ class DBN(Network, Shown):
     def reduced_intercept(self) -> FloatArray:
         """(d,) constant of the reduced form, ``c (I - W)^{-1}``."""
         dynamics.require_linear(self, "the reduced form", "dbn.stationary_mean()")
-        return np.asarray(known(self.intercept, "intercept") @ dynamics.impact(self.W))
+        return np.asarray(known(self.intercept, "intercept") @ impact(self.W))
 
-    @property
-    def frames(self) -> Frames:
-        """The arrays below and above as tidy frames: ``dbn.frames.impulse_responses(10)``, ``.total_effects(10)``, ..."""
-        return Frames(self)
-
-    def residuals(self, data: Rows | Sequence[Rows]) -> FloatArray:
-        """(n, d) residuals of every usable row; a list is one uninterrupted stretch an item.
-
-        Of a recording with a level of its own: ``dbn.at_level(rows.mean())``, here and in the two below.
+    def tidy(self, stack: FloatArray, value: str, step: str = "step", first: int = 0) -> pd.DataFrame:
+        """Frame source, target, step, value with one row for each number of an array [step, from, to] of this network:
+        ``dbn.tidy(dbn.impulse_responses(10), "response")``. Steps begin at `first`: 1 for `fevd`.
         """
-        return np.concatenate(dynamics.residual_segments(self, data))
-
-    @classmethod
-    def from_conditionals(
-        cls,
-        conditionals: Iterable[Conditional],
-        variables: Sequence[str] | None = None,
-        n_lags: int | None = None,
-        open_edges: Iterable[tuple[str, str]] = (),
-    ) -> Self:
-        """Network of one distribution per variable; W and A hold a weight for every effect (`Network`).
-
-        Without `n_lags` the largest lag of a cause is taken.
-        """
-        nodes = tuple(conditionals)
-        largest = max((lag for node in nodes for _, lag in getattr(node, "parents", ())), default=0)
-        p = largest if n_lags is None else int(n_lags)
-        checked = checked_conditionals(nodes, len(nodes), p)
-        weights = weights_of(checked, p)
-        return cls(weights.W, weights.A, variables, open_edges=open_edges, conditionals=checked)
-
-    def quantile_residuals(self, data: Rows | Sequence[Rows], random_state: RandomState = None) -> FloatArray:
-        """(n, d) residuals that are standard normal if the network holds, whatever the kinds; see
-        `feddbn.model.dynamics.normal_segments`. Those of counts and levels are partly drawn (`random_state`).
-        """
-        return np.concatenate(dynamics.normal_segments(self, data, random_generator(random_state)))
+        steps, d, _ = stack.shape
+        names: Any = np.array(self.variables, dtype=object)
+        return pd.DataFrame(
+            {
+                "source": np.repeat(names, d * steps),
+                "target": np.tile(np.repeat(names, steps), d),
+                step: np.tile(np.arange(first, first + steps), d * d),
+                value: np.moveaxis(stack, 0, 2).ravel(),
+            }
+        )
 
     @classmethod
     def from_edges(
         cls, edges: pd.DataFrame, variables: Sequence[str] | None = None, n_lags: int | None = None
     ) -> Self:
         """Network of an edge list, without intercept and noise; name the `variables` if some have no edge."""
-        return cls(**graph.parts_of_edges(edges, variables, n_lags))
-
-    def to_networkx(self, kind: Literal["time-series", "summary"] = "time-series") -> nx.DiGraph:
-        """Graph with nodes ``{variable}_lag{l}``, or (``"summary"``) over the variables."""
-        word("time-series", "summary").check("kind", kind)
-        return graph.time_series_graph(self) if kind == "time-series" else graph.summary_graph(self)
+        return graph.network_of_edges(cls, edges, variables, n_lags)
 
     @classmethod
     def from_lingam(cls, adjacency_matrices: ArrayLike, variables: Sequence[str] | None = None) -> Self:
         """Network of ``VARLiNGAM.adjacency_matrices_``, without intercept and noise."""
-        stack = graph.stack_of_lingam(adjacency_matrices)
-        return cls(stack[0], stack[1:], variables, None, None)
+        return graph.network_of_lingam(cls, adjacency_matrices, variables)
 
     @classmethod
-    def from_tigramite(
-        cls, graph: Any, val_matrix: ArrayLike, variables: Sequence[str] | None = None
-    ) -> Self:
+    def from_tigramite(cls, links: Any, values: ArrayLike, variables: Sequence[str] | None = None) -> Self:
         """Network of a fully directed tigramite graph with its values as weights, without intercept and noise."""
-        stack = stack_of_tigramite(graph, val_matrix)
-        return cls(stack[0], stack[1:], variables, None, None)
+        return graph.network_of_tigramite(cls, links, values, variables)
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Self:
         """Inverse of `to_dict`."""
-        return cls(**export.parts_of_dict(stored))
+        return export.network_of_dict(cls, stored)
 
     @classmethod
     def from_json(cls, source: str | Path) -> Self:
         """Inverse of `to_json`, from a path or from the text itself."""
-        return cls(**export.parts_of_json(source))
+        return export.network_of_json(cls, source)
 
     @classmethod
     def from_csv(
         cls, source: str | Path, variables: Sequence[str] | None = None, n_lags: int | None = None
     ) -> Self:
         """Network of a CSV edge list (path or text), without intercept and noise."""
-        return cls(**export.parts_of_csv(source, variables, n_lags))
+        return export.network_of_csv(cls, source, variables, n_lags)

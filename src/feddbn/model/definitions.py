@@ -6,8 +6,10 @@ name multiplies it, from left to right, as ``*`` does. A name that is not letter
 
 from __future__ import annotations
 
+import ast
+import operator
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,13 +22,17 @@ from feddbn.findings import Finding
 
 __all__ = ["Formula", "defined", "far_definitions", "read_definitions", "without_defined"]
 
-_PART = re.compile(r"\s*(?:((?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)|`([^`]+)`|([^\W\d]\w*)|([-+*/()]))")
-_MOST_OPEN = 50
+_PART = re.compile(r"((?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)|`([^`]+)`|([^\W\d]\w*)|([-+*/()])|(\S)")
+_MOST_PARTS = 200
 _LEAST_EXPLAINED = 0.5
 _FUNCTIONS = {"log": np.log, "exp": np.exp}
+_OPERATORS: Mapping[type, Any] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: np.divide,
+}
 Values = Mapping[str, FloatArray]
-_Node = tuple[Callable[[Values], Any], float]
-"""What a part of a formula is of values, and its degree in them; infinite if it is no polynomial of degree 1."""
 
 
 @dataclass(frozen=True)
@@ -36,111 +42,70 @@ class Formula:
     text: str
     names: tuple[str, ...]
     is_affine: bool
-    _value: Callable[[Values], Any] = field(repr=False, compare=False)
+    _node: ast.expr = field(repr=False, compare=False)
 
     def __call__(self, values: Values) -> FloatArray:
         """The formula of arrays of one shape; NaN or infinite where it has no value."""
         with np.errstate(all="ignore"):
-            return np.asarray(self._value(values), dtype=np.float64)
+            return np.asarray(_value(self._node, [values[name] for name in self.names]), dtype=np.float64)
 
 
-class _Reader:
-    """Recursive descent over the parts of one formula."""
-
-    def __init__(self, name: str, text: str) -> None:
-        self.what, self.names, at = f"definitions: {name} = {text!r}", dict[str, None](), 0
-        self.parts: list[tuple[str, str]] = []
-        self.before, self.n_open = "", 0
-        while text[at:].strip():
-            found = _PART.match(text, at)
-            if found is None:
-                raise self.wrong(f"has {text[at:].strip()[0]!r}, which belongs into no formula")
-            number, quoted, plain, sign = found.groups()
-            kind = "number" if number else "sign" if sign else "function" if plain in _FUNCTIONS else "name"
-            self.parts.append((kind, number or quoted or plain or sign))
-            at = found.end()
-
-    def wrong(self, why: str) -> ParameterError:
-        return ParameterError(
-            f'{self.what} {why}; write it like "(sbp + 2 dbp) / 3".', argument="definitions"
-        )
-
-    def read(self) -> _Node:
-        node = self.sum()
-        if self.parts:
-            raise self.wrong(f"has {self.parts[0][1]!r} where an operator or the end should be")
-        if not self.names:
-            raise self.wrong("names no variable")
-        return node
-
-    def takes(self, *signs: str) -> str:
-        """The next part if it is one of these signs, which is then read; else nothing."""
-        if self.parts and self.parts[0][0] == "sign" and self.parts[0][1] in signs:
-            return self.parts.pop(0)[1]
-        return ""
-
-    def sum(self) -> _Node:
-        (left, degree) = self.product()
-        while sign := self.takes("+", "-"):
-            right, other = self.product()
-            apply, degree = (np.add if sign == "+" else np.subtract), max(degree, other)
-            left = _both(apply, left, right)
-        return left, degree
-
-    def product(self) -> _Node:
-        left, degree = self.factor()
-        while self.parts:
-            sign = self.takes("*", "/")
-            kind, text = self.parts[0] if self.parts else ("", "")
-            if not sign and not (kind in ("name", "function") or text == "("):
-                break
-            if not sign and self.before == "name":
-                raise self.wrong(f"has {text!r} after a name; put an operator between them")
-            right, other = self.factor()
-            is_simple = not other if sign == "/" else not (degree and other)
-            degree = degree + other if is_simple else np.inf
-            left = _both(np.divide if sign == "/" else np.multiply, left, right)
-        return left, degree
-
-    def factor(self) -> _Node:
-        self.n_open += 1
-        if self.n_open > _MOST_OPEN:
-            raise self.wrong("is nested too deeply")
-        node = self.one()
-        self.n_open -= 1
-        return node
-
-    def one(self) -> _Node:
-        if sign := self.takes("+", "-"):
-            inner, degree = self.factor()
-            return (inner, degree) if sign == "+" else (lambda values: -inner(values), degree)
-        if not self.parts:
-            raise self.wrong("ends too early")
-        kind, text = self.parts.pop(0)
-        self.before = kind
-        if kind == "number":
-            return (lambda values: float(text)), 0.0
-        if kind == "name":
-            self.names[text] = None
-            return (lambda values: values[text]), 1.0
-        if kind == "sign" and text != "(":
-            raise self.wrong(f"has {text!r} where a number or a name should be")
-        if kind == "function" and not self.takes("("):
-            raise self.wrong(f"needs parentheses after {text}")
-        inner, degree = self.sum()
-        if not self.takes(")"):
-            raise self.wrong("lacks a closing parenthesis")
-        self.before = "sign"
-        if kind == "sign":
-            return inner, degree
-        function = _FUNCTIONS[text]
-        return (lambda values: function(inner(values))), np.inf if degree else 0.0
+def _value(node: ast.expr, values: Sequence[FloatArray]) -> Any:
+    if isinstance(node, ast.BinOp):
+        return _OPERATORS[type(node.op)](_value(node.left, values), _value(node.right, values))
+    if isinstance(node, ast.UnaryOp):
+        inner = _value(node.operand, values)
+        return -inner if isinstance(node.op, ast.USub) else inner
+    if isinstance(node, ast.Call):
+        return _FUNCTIONS[node.func.id](_value(node.args[0], values))  # type: ignore[attr-defined]
+    return values[int(node.id[1:])] if isinstance(node, ast.Name) else float(node.value)  # type: ignore[attr-defined]
 
 
-def _both(
-    apply: Any, left: Callable[[Values], Any], right: Callable[[Values], Any]
-) -> Callable[[Values], Any]:
-    return lambda values: apply(left(values), right(values))
+def _degree(node: ast.expr) -> float:
+    """The degree of an expression in its variables, infinite if it is no polynomial; ValueError if not allowed."""
+    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
+        left, right = _degree(node.left), _degree(node.right)
+        if isinstance(node.op, (ast.Add, ast.Sub)):
+            return max(left, right)
+        is_simple = not right if isinstance(node.op, ast.Div) else not (left and right)
+        return left + right if is_simple else np.inf
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.UAdd, ast.USub)):
+        return _degree(node.operand)
+    if (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id in _FUNCTIONS
+        and len(node.args) == 1
+    ):
+        return np.inf if _degree(node.args[0]) else 0.0
+    if isinstance(node, ast.Name) and node.id not in _FUNCTIONS:
+        return 1.0
+    if isinstance(node, ast.Constant):
+        return 0.0
+    raise ValueError
+
+
+def _read(name: str, text: str) -> Formula:
+    names, parts, before = dict[str, int](), list[str](), ""
+    for number, quoted, plain, sign, other in _PART.findall(text):
+        part = number or sign or (plain if plain in _FUNCTIONS else "") or other
+        if quoted or (plain and not part):
+            part = f"v{names.setdefault(quoted or plain, len(names))}"
+        if before and (before == ")" or before[0] in ".0123456789") and (part == "(" or part[0].isalpha()):
+            parts.append("*")
+        parts.append(part)
+        before = part
+    try:
+        if len(parts) > _MOST_PARTS or not names:
+            raise ValueError
+        node = ast.parse(" ".join(parts), mode="eval").body
+        return Formula(text, tuple(names), _degree(node) <= 1, node)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise ParameterError(
+            f"definitions: {name} = {text[:100]!r} is no formula of numbers, names, + - * /, parentheses, log, exp; "
+            'write it like "(sbp + 2 dbp) / 3".',
+            argument="definitions",
+        ) from None
 
 
 def read_definitions(given: object) -> dict[str, Formula]:
@@ -150,16 +115,14 @@ def read_definitions(given: object) -> dict[str, Formula]:
             f'definitions={given!r} must be formulas by the names of variables, like {{"map": "(sbp + 2 dbp) / 3"}}.',
             argument="definitions",
         )
-    found = {}
+    found = dict[str, Formula]()
     for name, text in dict(given or {}).items():
         if not isinstance(name, str) or not isinstance(text, str) or not text.strip():
             raise ParameterError(
                 f'definitions: {name!r} = {text!r} must be a name and a formula, like "(sbp + 2 dbp) / 3".',
                 argument="definitions",
             )
-        reader = _Reader(name, text)
-        value, degree = reader.read()
-        found[name] = Formula(text, tuple(reader.names), degree <= 1, value)
+        found[name] = _read(name, text)
     ordered: dict[str, Formula] = {}
     while len(ordered) < len(found):
         ready = [

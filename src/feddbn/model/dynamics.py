@@ -23,58 +23,15 @@ import pandas as pd
 import scipy.linalg
 
 from feddbn.core.arrays import FloatArray, IntArray
-from feddbn.core.designs.recordings import Block, lagged_rows
 from feddbn.core.statistics.moments import correlations
 from feddbn.errors import CurvesWarning, DataError, ParameterError
-from feddbn.model.mechanisms import companion, impact, known, run
-from feddbn.model.network import Network, Rows, segments_of
+from feddbn.model.network import Network, RandomState, Rows, random_generator, segments_of
+from feddbn.model.nodes import known
+from feddbn.model.step import companion, impact, run
 from feddbn.settings import number, whole, word
-
-__all__ = [
-    "Outcome",
-    "ResponseKind",
-    "State",
-    "Usual",
-    "calibration_table",
-    "columns_of",
-    "companion",
-    "drawn_rows",
-    "drawn_windows",
-    "fevd",
-    "first_rows",
-    "impact",
-    "impulse_responses",
-    "indicators",
-    "innovation_covariance",
-    "known_state",
-    "largest_eigenvalue",
-    "last_complete",
-    "last_state",
-    "log_likelihood",
-    "long_run_covariance",
-    "normal_segments",
-    "outcome_columns",
-    "paths_from",
-    "prediction_scores",
-    "ranges_seen",
-    "reduced_coefficients",
-    "require_linear",
-    "residual_diagnostics",
-    "residual_segments",
-    "response_bands",
-    "rows_with_past",
-    "share_beyond",
-    "spectral_radius",
-    "standard_errors",
-    "stationary_covariance",
-    "stationary_mean",
-    "usual",
-    "usual_lagged",
-]
 
 _BOUND = 1e100
 _N_PATHS, _BURN_IN, _N_ROWS = 50, 200, 200
-_QUIET = 0.05
 # What a relaxation time of some 90 of the 200 steps gives.
 _STUCK = 0.5
 
@@ -96,89 +53,71 @@ def paths_from(
                 " take fewer steps, or hold the variable."
             )
 
-    return run(dbn.mechanisms.step, dbn.n_lags, start, shocks, held, check if dbn.bends else None)
+    return run(dbn.steps.step, dbn.n_lags, start, shocks, held, None if dbn.is_linear else check)
 
 
 def ranges_seen(dbn: Network) -> tuple[FloatArray, FloatArray]:
     """(d,) and (d,) between which values the functions of each variable are free; infinite without such functions."""
     low, high = np.full(dbn.d, -np.inf), np.full(dbn.d, np.inf)
-    for source, (begin, end) in (both for part in dbn.parts for both in part.ranges.items()):
+    for source, (begin, end) in (both for part in dbn.parts for both in part.term.ranges.items()):
         low[source], high[source] = max(low[source], begin), min(high[source], end)
     return low, high
 
 
-def share_beyond(dbn: Network, paths: FloatArray) -> FloatArray:
-    """(steps, d) share of paths (n_paths, steps, d) outside the range in which a variable's functions are free."""
-    low, high = ranges_seen(dbn)
-    return np.asarray(((paths < low) | (paths > high)).mean(axis=0))
+_SAMPLES: WeakKeyDictionary[Network, FloatArray | str] = WeakKeyDictionary()
 
 
-class Usual(NamedTuple):
-    """Where a process usually is, from simulated paths that have forgotten their start."""
-
-    rows: FloatArray
-    mean: FloatArray
-    covariance: FloatArray
-
-
-_KNOWN: WeakKeyDictionary[Network, Usual | str] = WeakKeyDictionary()
-
-
-def usual(dbn: Network) -> Usual:
-    """Return 10,000 rows of a network with curves: (50, 200, d), their mean and covariance; always the same for a network.
+def stationary_sample(dbn: Network) -> FloatArray:
+    """(50, 200, d) rows of a network that is not linear, from paths that have forgotten their start; always the same for a
+    network.
 
     Raises ParameterError if the paths leave all bounds, or if they still spread or drift after 200 steps.
     """
-    if dbn not in _KNOWN:
+    if dbn not in _SAMPLES:
+        # The seed is fixed: what a network implies does not change from call to call.
+        rng = np.random.default_rng(0)
+        shocks = dbn.steps.shocks("gaussian", (_N_PATHS, _BURN_IN + _N_ROWS), rng)
         try:
-            _KNOWN[dbn] = _simulated(dbn)
+            rows = paths_from(dbn, _at_any_level(dbn, first_rows(dbn), rng), shocks)[:, _BURN_IN:].copy()
+            _check_settled(dbn, rows)
+            _SAMPLES[dbn] = rows
         except ParameterError as error:
-            _KNOWN[dbn] = str(error)
-    known = _KNOWN[dbn]
-    if isinstance(known, str):
-        raise ParameterError(known)
-    return known
+            _SAMPLES[dbn] = str(error)
+    found = _SAMPLES[dbn]
+    if isinstance(found, str):
+        raise ParameterError(found)
+    return found
 
 
-def _simulated(dbn: Network) -> Usual:
-    # The seed is fixed: what a network implies does not change from call to call.
-    rng = np.random.default_rng(0)
-    shocks = dbn.mechanisms.shocks("gaussian", (_N_PATHS, _BURN_IN + _N_ROWS), rng)
-    start = _at_any_level(dbn, first_rows(dbn), rng)
-    rows = paths_from(dbn, start, shocks)[:, _BURN_IN:].copy()
-    _check_settled(dbn, rows)
-    _check_levels(dbn, rows)
-    flat = rows.reshape(-1, dbn.d)
-    return Usual(rows, flat.mean(axis=0), np.cov(flat.T, ddof=0).reshape(dbn.d, dbn.d))
+def drawn_windows(dbn: Network, n: int, length: int, rng: np.random.Generator) -> FloatArray:
+    """(n, length, d) stretches of rows that the process visits by itself."""
+    rows = stationary_sample(dbn)
+    path, last = rng.integers(rows.shape[0], size=n), rng.integers(length, rows.shape[1] + 1, size=n)
+    return np.asarray(rows[path[:, None], last[:, None] + np.arange(-length, 0)])
 
 
-def drawn_windows(dbn: Network, n: int, rng: np.random.Generator) -> FloatArray:
-    """(n, p, d) stretches of p rows that the process visits by itself."""
-    rows, p = usual(dbn).rows, dbn.n_lags
-    path, last = rng.integers(rows.shape[0], size=n), rng.integers(p, rows.shape[1] + 1, size=n)
-    return np.asarray(rows[path[:, None], last[:, None] + np.arange(-p, 0)])
-
-
-def usual_lagged(dbn: Network, n: int = 1000) -> FloatArray:
-    """(n, (p+1) d) lagged rows ``[x_t, ..., x_{t-p}]`` that the process visits by itself; always the same for a network."""
-    rows, p = usual(dbn).rows, dbn.n_lags
-    rng = np.random.default_rng(0)
-    path, last = rng.integers(rows.shape[0], size=n), rng.integers(p, rows.shape[1], size=n)
-    return np.asarray(rows[path[:, None], last[:, None] - np.arange(p + 1)].reshape(n, -1))
+def visited_rows(dbn: Network, n: int = 1000) -> FloatArray:
+    """(n, (p+1) d) rows with their past that the process visits by itself; always the same for a network."""
+    windows = drawn_windows(dbn, n, dbn.n_lags + 1, np.random.default_rng(0))
+    return windows[:, ::-1].reshape(n, -1)
 
 
 def _check_settled(dbn: Network, rows: FloatArray) -> None:
-    rows = _on_their_scales(dbn, rows)
-    early, late = np.split(rows, [_N_ROWS // 2], axis=1)
-    spread, later = early.var(axis=(0, 1)), late.var(axis=(0, 1))
-    drift = np.abs(late.mean(axis=(0, 1)) - early.mean(axis=(0, 1)))
-    moving = (later > 2 * spread) | (drift > np.sqrt(later))
-    moving &= later > 1e-20 * (1 + early.mean(axis=(0, 1)) ** 2)
+    """Refuse variables that still drift or grow, or where means of paths differ as much as single rows do: these depend on
+    where their path began.
+    """
+    early, late = (half.reshape(-1, dbn.d) for half in np.split(rows, [_N_ROWS // 2], axis=1))
+    spread, between = rows.var(axis=(0, 1)), rows.mean(axis=1).var(axis=0)
+    # What lies between quartiles, so that a few far rows do not count as growth.
+    before, after = (np.subtract(*np.quantile(half, [0.75, 0.25], axis=0)) for half in (early, late))
+    moving = (np.abs(late.mean(axis=0) - early.mean(axis=0)) > np.sqrt(spread)) | (after > 2 * before)
+    moving |= between > _STUCK * spread
+    moving &= spread > 1e-20 * (1 + early.mean(axis=0) ** 2)
     if moving.any():
         name = dbn.variables[int(np.flatnonzero(moving)[0])]
         raise ParameterError(
-            f"this network has no usual level: simulated paths of {name!r} still move away after {_BURN_IN} steps; pass a"
-            " history."
+            f"this network has no usual level: simulated paths of {name!r} still move away, or apart, after {_BURN_IN} steps;"
+            " pass a history, or rows to average over."
         )
 
 
@@ -189,30 +128,6 @@ def _at_any_level(dbn: Network, start: FloatArray, rng: np.random.Generator) -> 
         if kind.levels:
             rows[:, :, j] = rng.integers(kind.n_levels, size=(_N_PATHS, 1))
     return rows
-
-
-def _check_levels(dbn: Network, rows: FloatArray) -> None:
-    """Refuse variables whose level depends on where their path began: the means of paths differ as much as single rows."""
-    spread, between = rows.var(axis=(0, 1)), rows.mean(axis=1).var(axis=0)
-    stuck = np.array([bool(kind.levels) for kind in dbn.kinds]) & (between > _STUCK * spread) & (spread > 0)
-    if stuck.any():
-        name = dbn.variables[int(np.flatnonzero(stuck)[0])]
-        raise ParameterError(
-            f"this network has no usual level: {name!r} changes so rarely that {_BURN_IN} simulated steps do not tell where"
-            " it usually is; pass a history, or rows to average over."
-        )
-
-
-def _on_their_scales(dbn: Network, rows: FloatArray) -> FloatArray:
-    """Rows whose spread can grow without bounds, on the scales on which causes act; levels have none, so they are 0."""
-    shown = np.zeros_like(rows)
-    for j, kind in enumerate(dbn.kinds):
-        if not kind.levels:
-            # Rare counts are all but constant: what is left of their spread is chance.
-            shown[..., j] = kind.encode(rows[..., j])[..., 0]
-            quiet = kind.name == "count" and shown[..., j].var() < _QUIET
-            shown[..., j] *= not quiet
-    return shown
 
 
 def first_rows(dbn: Network) -> FloatArray:
@@ -263,10 +178,11 @@ ResponseKind = Literal["structural", "reduced", "orthogonalised"]
 
 
 def require_linear(dbn: Network, what: str, instead: str) -> None:
-    """Refuse a network that bends, and say what to use instead."""
-    if dbn.bends:
+    """Refuse a network that is not linear, and say what to use instead."""
+    if not dbn.is_linear:
+        has = "variables of other kinds" if dbn.has_kinds else "curves or products"
         raise ParameterError(
-            f"{what} is only defined for linear networks, and this one has {dbn.mechanisms.bends}; use {instead}."
+            f"{what} is only defined for linear networks, and this one has {has}; use {instead}."
         )
 
 
@@ -316,10 +232,10 @@ def require_stationary(dbn: Network, what: str) -> None:
 
 
 def stationary_mean(dbn: Network) -> FloatArray:
-    """(d,) mean m of the process: ``m (I - W - sum_l A_l) = c``; with curves that of simulated rows (`usual`)."""
-    if dbn.bends:
+    """(d,) mean m of the process: ``m (I - W - sum_l A_l) = c``; with curves that of simulated rows (`stationary_sample`)."""
+    if not dbn.is_linear:
         _require_means(dbn, "the mean of the process")
-        return usual(dbn).mean.copy()
+        return np.asarray(stationary_sample(dbn).mean(axis=(0, 1)))
     require_stationary(dbn, "the mean of the process")
     within = np.eye(dbn.d) - dbn.W - dbn.A.sum(axis=0)
     return np.asarray(np.linalg.solve(within.T, known(dbn.intercept, "intercept")))
@@ -327,9 +243,9 @@ def stationary_mean(dbn: Network) -> FloatArray:
 
 def stationary_covariance(dbn: Network) -> FloatArray:
     """(d, d) covariance of x_t, from the discrete Lyapunov equation of the companion form; with curves of simulated rows."""
-    if dbn.bends:
+    if not dbn.is_linear:
         _require_means(dbn, "the covariance of the process")
-        return usual(dbn).covariance.copy()
+        return np.cov(stationary_sample(dbn).reshape(-1, dbn.d).T, ddof=0).reshape(dbn.d, dbn.d)
     require_stationary(dbn, "the covariance of the process")
     return long_run_covariance(dbn.W, dbn.A, known(dbn.noise_variances, "noise_variances"))
 
@@ -509,7 +425,7 @@ def last_state(dbn: Network, rows: FloatArray) -> State:
         return known_state(last)
     if np.all(np.isnan(rows)):
         raise DataError("history has no value at all; give rows of which at least some cells are present.")
-    if dbn.bends:
+    if not dbn.is_linear:
         # Without a formula for missing cells: they are drawn when paths are (`drawn_rows`).
         return State(rows, np.zeros((0, 0)), int(np.isnan(last).sum()))
     return _filtered(dbn, rows)
@@ -577,10 +493,10 @@ _FEW_PARTICLES = 50
 def drawn_rows(dbn: Network, start: State, n: int, rng: np.random.Generator) -> FloatArray:
     """(1 or n, p, d) rows to start n paths from: all the same unless some of their cells were missing."""
     if start.is_anywhere:
-        return drawn_windows(dbn, n, rng)
+        return drawn_windows(dbn, n, dbn.n_lags, rng)
     if start.n_inferred == 0:
         return start.rows[None]
-    if dbn.bends:
+    if not dbn.is_linear:
         return _particles(dbn, start.rows, n, rng)
     e, V = np.linalg.eigh(start.covariance)
     draws = rng.normal(size=(n, len(e))) @ (V * np.sqrt(np.maximum(e, 0.0))).T
@@ -591,8 +507,12 @@ def _particles(dbn: Network, rows: FloatArray, n: int, rng: np.random.Generator)
     """(n, p, d) draws of the last p of rows (m, d), NaN where a cell is missing."""
     p, rows = dbn.n_lags, rows[-_MOST_HISTORY:]
     begin = last_complete(np.asarray(~np.isnan(rows).any(axis=1)), p)
-    past = drawn_windows(dbn, n, rng) if begin is None else np.tile(rows[begin - p : begin], (n, 1, 1))
-    going, log_weights = dbn.mechanisms, np.zeros(n)
+    past = (
+        drawn_windows(dbn, n, dbn.n_lags, rng)
+        if begin is None
+        else np.tile(rows[begin - p : begin], (n, 1, 1))
+    )
+    going, log_weights = dbn.steps, np.zeros(n)
     for row in rows[0 if begin is None else begin :]:
         x = going.step(past, going.shocks("gaussian", (n,), rng), row)
         seen = ~np.isnan(row)
@@ -626,60 +546,20 @@ def _resampled(
     return np.zeros(n), past[np.minimum(chosen, n - 1)]
 
 
+def with_past(rows: FloatArray, n_lags: int) -> FloatArray:
+    """(n - p, (p+1) d) rows with their past ``[x_t, x_{t-1}, ..., x_{t-p}]``; none if there are too few."""
+    n = max(len(rows), n_lags)
+    return np.concatenate([rows[n_lags - lag : n - lag] for lag in range(n_lags + 1)], axis=1)
+
+
 def stretches_with_past(dbn: Network, data: Rows | Sequence[Rows]) -> list[FloatArray]:
-    """(n - p, (p+1) d) rows with their past ``[x_t, x_{t-1}, ..., x_{t-p}]`` of each usable stretch."""
-    segments = segments_of(data, dbn.variables, dbn.n_lags, dbn.kinds)
-    return [np.concatenate(list(lagged_rows([Block(segment)], dbn.n_lags))) for segment in segments]
+    """Rows with their past of each usable stretch."""
+    return [with_past(rows, dbn.n_lags) for rows in segments_of(data, dbn.variables, dbn.n_lags, dbn.kinds)]
 
 
 def rows_with_past(dbn: Network, data: Rows | Sequence[Rows]) -> FloatArray:
     """(n, (p+1) d) those of all usable stretches."""
     return np.concatenate(stretches_with_past(dbn, data))
-
-
-def calibration_table(dbn: Network, data: Rows | Sequence[Rows], n_bins: int = 10) -> pd.DataFrame:
-    """Frame variable, level, low, high, predicted, seen, error, n: predictions in bins of equal width.
-
-    `predicted` is the mean of the probabilities in a bin, `seen` the share of rows in which the level was there, `error` the
-    standard error of `seen` if the predictions hold. Empty bins are left out. Variables without levels have none.
-    """
-    n_bins = whole(1).check("n_bins", n_bins)
-    if not any(kind.levels for kind in dbn.kinds):
-        raise ParameterError(
-            "calibration needs a variable with levels, and this network has none; use dbn.log_likelihood(data)."
-        )
-    rows = rows_with_past(dbn, data)
-    parts = []
-    for j, (kind, law) in enumerate(zip(dbn.kinds, dbn.mechanisms.laws(rows), strict=True)):
-        if law.probabilities is None:
-            continue
-        for k in range(1 if kind.name == "binary" else 0, kind.n_levels):
-            p, there = law.probabilities[:, k], rows[:, j] == k
-            part = _binned(p, there, n_bins)
-            part.insert(0, "variable", dbn.variables[j])
-            part.insert(1, "level", kind.levels[k])
-            parts.append(part)
-    return pd.concat(parts, ignore_index=True)
-
-
-def _binned(p: FloatArray, there: np.ndarray, n_bins: int) -> pd.DataFrame:
-    place = np.minimum((p * n_bins).astype(int), n_bins - 1)
-    n = np.bincount(place, minlength=n_bins)
-    used = np.flatnonzero(n)
-
-    def mean(values: FloatArray) -> FloatArray:
-        return np.asarray(np.bincount(place, weights=values, minlength=n_bins)[used] / n[used])
-
-    return pd.DataFrame(
-        {
-            "low": used / n_bins,
-            "high": (used + 1) / n_bins,
-            "predicted": mean(p),
-            "seen": mean(there * 1.0),
-            "error": np.sqrt(mean(p * (1 - p)) / n[used]),
-            "n": n[used],
-        }
-    )
 
 
 def prediction_scores(dbn: Network, data: Rows | Sequence[Rows]) -> pd.DataFrame:
@@ -689,7 +569,7 @@ def prediction_scores(dbn: Network, data: Rows | Sequence[Rows]) -> pd.DataFrame
     binary value, summed over all levels of other variables with levels; `error` the root mean square of value less mean.
     """
     rows = rows_with_past(dbn, data)
-    laws, density = dbn.mechanisms.laws(rows), dbn.mechanisms.log_densities(rows).mean(axis=0)
+    laws, density = dbn.steps.laws(rows), dbn.steps.log_densities(rows).mean(axis=0)
     brier, error = np.full(dbn.d, np.nan), np.full(dbn.d, np.nan)
     for j, law in enumerate(laws):
         if law.probabilities is not None:
@@ -710,34 +590,45 @@ def prediction_scores(dbn: Network, data: Rows | Sequence[Rows]) -> pd.DataFrame
     )
 
 
-def residual_segments(dbn: Network, data: Rows | Sequence[Rows]) -> list[FloatArray]:
-    """Residuals ``u_t = x_t - c - x_t W - sum_l x_{t-l} A_l``, less curves and products if there are any, one (n - p, d)
-    array per usable stretch.
+def residuals(dbn: Network, data: Rows | Sequence[Rows]) -> FloatArray:
+    """(n, d) residuals ``u_t = x_t - c - x_t W - sum_l x_{t-l} A_l``, less curves and products, of every usable row; a list
+    is one uninterrupted stretch an item.
+
+    Of a recording with a level of its own: ``dbn.at_level(rows.mean())``, here and in the two below.
     """
-    return [dbn.mechanisms.residuals(rows) for rows in stretches_with_past(dbn, data)]
+    return np.concatenate([dbn.steps.residuals(rows) for rows in stretches_with_past(dbn, data)])
 
 
-def normal_segments(dbn: Network, data: Rows | Sequence[Rows], rng: np.random.Generator) -> list[FloatArray]:
-    """Residuals that are standard normal if the network holds, one (n - p, d) array per usable stretch.
+def quantile_residuals(
+    dbn: Network, data: Rows | Sequence[Rows], random_state: RandomState = None
+) -> FloatArray:
+    """(n, d) residuals that are standard normal if the network holds, whatever the kinds.
 
-    Those of counts and levels are drawn from the part of the quantiles that a value stands for; others are divided by
-    their standard deviation.
+    Those of counts and levels are drawn (`random_state`) from the part of the quantiles that a value stands for; others are
+    divided by their standard deviation.
     """
-    return [dbn.mechanisms.normal_residuals(rows, rng) for rows in stretches_with_past(dbn, data)]
+    rng = random_generator(random_state)
+    return np.concatenate([dbn.steps.normal_residuals(rows, rng) for rows in stretches_with_past(dbn, data)])
 
 
 def log_likelihood(dbn: Network, data: Rows | Sequence[Rows]) -> float:
-    """Log-likelihood of every usable row given the n_lags rows before it: Gaussian, or that of `conditionals`.
+    """Log-likelihood of every usable row given the n_lags rows before it.
 
-    ``sum_t [ log|det(I - W)| - 1/2 sum_j (log 2 pi v_j + u_tj^2 / v_j) ]``; the determinant is 1 for an
-    acyclic W, also with curves.
+    ``sum_t [ log|det(I - W)| - 1/2 sum_j (log 2 pi v_j + u_tj^2 / v_j) ]`` for numbers; the determinant is 1 if W is
+    acyclic.
     """
-    if not dbn.mechanisms.has_density:
+    if (_noise(dbn) <= 0).any():
         raise ParameterError(
             "log_likelihood needs positive noise_variances, but one of this network's is 0 or less."
         )
     rows = rows_with_past(dbn, data)
-    return float(len(rows) * dbn.mechanisms.log_jacobian + dbn.mechanisms.log_densities(rows).sum())
+    return float(len(rows) * dbn.steps.log_jacobian + dbn.steps.log_densities(rows).sum())
+
+
+def _noise(dbn: Network) -> FloatArray:
+    """Variances of the variables that are numbers."""
+    variances = known(dbn.noise_variances, "noise_variances")
+    return variances[[kind.name in ("continuous", "positive") for kind in dbn.kinds]]
 
 
 def residual_diagnostics(dbn: Network, data: Rows | Sequence[Rows], n_lags: int = 10) -> pd.DataFrame:
@@ -746,12 +637,12 @@ def residual_diagnostics(dbn: Network, data: Rows | Sequence[Rows], n_lags: int 
     Columns: n, mean, mean_p (t test of mean 0), variance, variance_ratio (to the network's),
     autocorrelation (lag 1), ljung_box and ljung_box_p (lags 1..n_lags, products within stretches only),
     normality_p (D'Agostino; NaN below 20 rows). A small p-value says the network misses something; degrees
-    of freedom are not reduced for fitted weights. With variables of other kinds the residuals are those of
-    `normal_segments`, drawn always with the same random numbers, and the network's variance is 1.
+    of freedom are not reduced for fitted weights. Residuals of variables of other kinds are `quantile_residuals`, drawn
+    always with the same random numbers, and the network's variance is 1.
     """
     n_lags = whole(1).check("n_lags", n_lags)
-    going, rng = dbn.mechanisms, np.random.default_rng(0)
-    segments = [going.checked_residuals(rows, rng) for rows in stretches_with_past(dbn, data)]
+    going, rng = dbn.steps, np.random.default_rng(0)
+    segments = [going.shocks_of(rows, rng) for rows in stretches_with_past(dbn, data)]
     u = np.concatenate(segments)
     # Imported here: it takes longer than the rest of the package, and commands that only read a network wait for it.
     from scipy import stats
@@ -770,7 +661,7 @@ def residual_diagnostics(dbn: Network, data: Rows | Sequence[Rows], n_lags: int 
         weights = 1.0 / np.maximum(n - np.arange(1, n_lags + 1), 1)
         q = n * (n + 2) * (weights[:, None] * correlations**2).sum(axis=0)
         t = np.where(variance > 0, mean / np.sqrt(variance / max(n - 1, 1)), np.where(mean == 0, 0.0, np.inf))
-        ratio = variance / going.residual_variances
+        ratio = variance / going.sd**2
     normality = np.full(dbn.d, np.nan)
     if n >= 20:
         normality[variance > 0] = stats.normaltest(u[:, variance > 0]).pvalue

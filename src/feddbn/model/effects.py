@@ -1,32 +1,30 @@
 """What causes do: by value, over a horizon, and how strong effects are whatever the units.
 
-Total, direct and mediated effects over a horizon are sums of path weights in the unrolled graph.
-The effect of i on j at horizon h is what a one-moment rise of x_i by 1 adds to x_j h steps later: the sum,
-over every directed path from (i, t) to (j, t+h), of the product of the path's weights (Wright's rule). For
-an acyclic W it equals the structural impulse response. A path is mediated by a set M if it visits a
-variable of M strictly between its ends.
+Total, direct and mediated effects over a horizon are sums of path weights in the unrolled graph. The effect of i on j at
+horizon h is what a rise of x_i by 1 for one time step adds to x_j h steps later: the sum, over every directed path from
+(i, t) to (j, t+h), of the product of the path's weights (Wright's rule). For an acyclic W it equals the structural impulse
+response. A path is mediated by a set M if it visits a variable of M strictly between its ends.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtri
 
-from feddbn.core.arrays import FloatArray
+from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.kinds import Kind
 from feddbn.errors import CurvesWarning, ParameterError
-from feddbn.model.conditionals import Conditional, NaturalEffect, link_scale, meaning
-from feddbn.model.curves import EdgeEffect, normal_reach
 from feddbn.model.dynamics import (
     columns_of,
     drawn_rows,
     drawn_windows,
-    impact,
     indicators,
     innovation_covariance,
     last_state,
@@ -38,83 +36,287 @@ from feddbn.model.dynamics import (
     spectral_radius,
     stationary_covariance,
     stationary_mean,
-    usual,
-    usual_lagged,
+    stationary_sample,
+    visited_rows,
 )
-from feddbn.model.mechanisms import Mechanism, known
 from feddbn.model.network import (
     Network,
     RandomState,
     Rows,
     edge_at,
-    level_position,
     random_generator,
     rows_of,
     variable_index,
 )
+from feddbn.model.nodes import LINKS, Law, Node, known
+from feddbn.model.step import impact
 from feddbn.settings import is_number, nothing, number, whole, word
 
-__all__ = [
-    "Changes",
-    "Usually",
-    "average_effects",
-    "changes_by_variable",
-    "changes_table",
-    "coefficient_table",
-    "curves_table",
-    "direct_effects",
-    "edge_effect",
-    "effect_table",
-    "expected_changes",
-    "from_and_by",
-    "mechanism_of",
-    "mediated_effects",
-    "origin_and_scale",
-    "rise",
-    "standard_deviations",
-    "standardised_weights",
-    "total_effects",
-]
+_STEP = 1e-5
+_RARE = (0.01, 0.99)
+_BEYOND = 2.4
+# How far beyond the range seen a table goes, so that it shows how the line goes on.
+_MARGIN = 1.25
 
 
-class Usually(NamedTuple):
-    """What a network implies about where it usually is (`feddbn.model.mechanisms.Implied`); effects are averaged `over` rows
-    that are given, or that it visits by itself.
+def normal_reach(level: float) -> float:
+    """How many standard deviations to each side hold a share `level` of a normal distribution."""
+    return float(ndtri(0.5 + number(above=0, below=1).check("level", level) / 2))
+
+
+# One edge, by value --------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True, eq=False)
+class Effect:
+    """What one edge does: what is expected of its target if its source alone is set, as a mean over rows.
+
+    In a network of numbers it is told against the source at its `origin`, with all others at theirs. With variables of
+    other kinds it is the mean, the probability of 1 or those of all levels. Intervals are those of the delta method.
+
+    Attributes
+    ----------
+    source, target, lag
+        Which edge.
+    node
+        What the target does.
+    kinds
+        Of all variables.
+    place
+        The column of the source in `rows`.
+    rows
+        (n, (p+1) d) rows with their past that are averaged over.
+    origin
+        What the effect is told against; None: against nothing.
+    scale
+        What counts as one step of the source.
     """
 
-    dbn: Network
-    over: Rows | None = None
+    source: str
+    target: str
+    lag: int
+    node: Node
+    kinds: tuple[Kind, ...]
+    place: int
+    rows: FloatArray
+    origin: float | None
+    scale: float
 
-    def deviations(self) -> FloatArray:
-        """(d,) standard deviations."""
-        return standard_deviations(self.dbn)
+    @property
+    def cause(self) -> Kind:
+        """What the values of the source are."""
+        return self.kinds[self.place % len(self.kinds)]
 
-    def origin_and_scale(self, variable: int) -> tuple[float, float]:
-        """Those of a variable's functions; without any, its mean and standard deviation."""
-        return origin_and_scale(self.dbn, variable)
+    @property
+    def kind(self) -> Kind:
+        """What the values of the target are."""
+        return self.node.kind
 
-    def rows(self) -> FloatArray:
-        """(n, (p+1) d) rows with their past."""
-        return usual_lagged(self.dbn) if self.over is None else rows_with_past(self.dbn, self.over)
+    @property
+    def outcomes(self) -> tuple[str, ...]:
+        """What is told: "mean", "P(level)" of the second level of a binary target, or of every level."""
+        if self.kind.name == "binary":
+            return (f"P({self.kind.levels[1]})",)
+        return tuple(f"P({level})" for level in self.kind.levels) or ("mean",)
 
+    @property
+    def weight(self) -> float:
+        """Its straight part."""
+        edge = self.place % len(self.kinds), self.lag
+        return sum(float(b[0, 0]) for term, b in self.node.parts if term.is_straight and term.edge == edge)
 
-def mechanism_of(dbn: Network, variable: str | int, over: Rows | None = None) -> Mechanism:
-    """What one variable does given its causes: mean, sample, log density, effect of a cause."""
-    j = variable_index(variable, dbn.variables, "variable")
-    return Mechanism(dbn.mechanisms, j, dbn.variables, Usually(dbn, over))
+    @property
+    def is_curved(self) -> bool:
+        """Whether it is no straight line."""
+        return bool(np.isfinite(self.range_seen[0]))
+
+    @property
+    def range_seen(self) -> tuple[float, float]:
+        """Between which values of the source its functions are free; infinite for a straight line."""
+        edge = self.place % len(self.kinds), self.lag
+        ranges = [both for term in self.node.terms if term.edge == edge for both in term.ranges.values()]
+        return max((low for low, _ in ranges), default=-np.inf), min(
+            (high for _, high in ranges), default=np.inf
+        )
+
+    @property
+    def has_band(self) -> bool:
+        """Whether it is known how sure the effect is."""
+        away = (self.origin or 0.0) + self.scale
+        return self.node.covariance is not None and bool(np.isfinite(self._band([away], 0.95)[0]).all())
+
+    def at(self, values: ArrayLike) -> FloatArray:
+        """(m, k) what is told of k outcomes if the source has these m values (of levels: names, or positions)."""
+        x = self._read(values)
+        found = self._expected(self.node, self._columns(x))
+        if self.origin is None:
+            return found
+        found = found - self._expected(self.node, self._columns(np.array([self.origin])))
+        # Exactly so, also where sums are rounded in another order.
+        return np.where(x[:, None] == self.origin, 0.0, found)
+
+    def band(self, values: ArrayLike, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
+        """(m, k) bounds of that, pointwise; NaN if it is not known how sure the numbers are."""
+        reach, middle = self._band(values, level), self.at(values)
+        return middle - reach, middle + reach
+
+    def _band(self, values: ArrayLike, level: float) -> FloatArray:
+        less = None if self.origin is None else self._columns(np.array([self.origin]))
+        return normal_reach(level) * self._errors(self._columns(self._read(values)), less)
+
+    def change(
+        self, before: float | str, after: float | str, level: float = 0.95
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """(k,) change if the source is `after` instead of `before`, and its bounds."""
+        one, other = (self._columns(self._read([value])) for value in (before, after))
+        return self._change(one, other, level)
+
+    def change_by(self, by: float, level: float = 0.95) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """(k,) mean change if the source is larger by `by` in every row than it is there, and its bounds."""
+        if self.cause.levels:
+            raise ParameterError(f"{self.source!r} has levels; use change(before, after) with two of them.")
+        moved = self.rows.copy()
+        moved[:, self.place] += by
+        one, other = (self.node.columns(rows, self.kinds)[None] for rows in (self.rows, moved))
+        return self._change(one, other, level)
+
+    def to_frame(self, n: int = 41, level: float = 0.95) -> pd.DataFrame:
+        """Frame value, outcome, effect, lower, upper, inside: of every level of the source, or of n values.
+
+        They go a quarter further than the range seen, where `inside` is False and a straight line goes on; with variables of
+        other kinds from rare to rare value of the source.
+        """
+        n = whole(2).check("n", n)
+        low, high = self.range_seen
+        if self.cause.levels:
+            values: FloatArray = np.arange(self.cause.n_levels, dtype=np.float64)
+        elif self.origin is not None:
+            reach = min(self.origin - low, high - self.origin) if np.isfinite(high) else _BEYOND * self.scale
+            values = np.linspace(self.origin - _MARGIN * reach, self.origin + _MARGIN * reach, n)
+        else:
+            rare = np.quantile(self.rows[:, self.place], _RARE)
+            values = np.linspace(float(rare[0]), float(rare[1]), n)
+            values = np.unique(np.round(values)) if self.cause.name == "count" else values
+        middle, (lower, upper) = self.at(values), self.band(values, level)
+        names = [self.cause.levels[int(x)] for x in values] if self.cause.levels else values
+        k = len(self.outcomes)
+        return pd.DataFrame(
+            {
+                "value": np.repeat(np.asarray(names, dtype=object if self.cause.levels else np.float64), k),
+                "outcome": list(self.outcomes) * len(values),
+                "effect": middle.ravel(),
+                "lower": lower.ravel(),
+                "upper": upper.ravel(),
+                "inside": np.repeat((values >= low) & (values <= high), k),
+            }
+        )
+
+    def _read(self, values: ArrayLike) -> FloatArray:
+        found = []
+        for value in np.atleast_1d(np.asarray(values, dtype=object)).ravel():
+            position = self.cause.position(value)
+            try:
+                found.append(float(value if position is None else position))
+            except (TypeError, ValueError):
+                raise ParameterError(f"values has {value!r}, which {self.source!r} cannot have.") from None
+        misfits = self.cause.misfits(np.array(found))
+        if len(misfits) or not np.isfinite(found).all():
+            raise ParameterError(f"values must be those of a {self.cause.name} variable, got {values!r}.")
+        return np.array(found)
+
+    def _columns(self, values: FloatArray) -> FloatArray:
+        """(m, n, w) columns of all causes in all rows, the source at each of m values."""
+        rows = np.tile(self.rows, (len(values), 1, 1))
+        rows[:, :, self.place] = values[:, None]
+        flat = self.node.columns(rows.reshape(-1, rows.shape[2]), self.kinds)
+        return flat.reshape(*rows.shape[:2], -1)
+
+    def _expected(self, node: Node, columns: FloatArray) -> FloatArray:
+        """(m, k) means over rows of what is expected given columns (m, n, w)."""
+        m, n, w = columns.shape
+        if self.origin is not None:
+            # The intercept is in both terms of a difference, and need not be known.
+            return np.asarray((columns @ node.slopes).mean(axis=1))
+        law = node.law(columns.reshape(-1, w))
+        told = law.mean[:, None] if law.probabilities is None else law.probabilities
+        found = told.reshape(m, n, -1).mean(axis=1)
+        return found[:, 1:] if self.kind.name == "binary" else np.asarray(found)
+
+    def _change(
+        self, one: FloatArray, other: FloatArray, level: float
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        middle = (self._expected(self.node, other) - self._expected(self.node, one))[0]
+        reach = normal_reach(level) * self._errors(other, one)[0]
+        return middle, middle - reach, middle + reach
+
+    def _errors(self, columns: FloatArray, less: FloatArray | None) -> FloatArray:
+        """(m, k) standard errors of what is expected given columns (m, n, w), or of its difference to others (1, n, w)."""
+        node = self.node
+        if node.covariance is None:
+            return np.full((len(columns), len(self.outcomes)), np.nan)
+        if self.kind.name == "continuous":
+            of = columns.mean(axis=1) - (0.0 if less is None else less.mean(axis=1))
+            constant = np.full((len(columns), 1), 1.0 if less is None else 0.0)
+            gradient = np.concatenate([constant, of], axis=1)[:, :, None]
+        else:
+            gradient = self._gradient(columns, less)
+        # What is not moved needs no covariance.
+        moves = (gradient != 0).any(axis=(0, 2))
+        some = gradient[:, moves]
+        variance = np.einsum("mik,ij,mjk->mk", some, node.covariance[np.ix_(moves, moves)], some)
+        return np.asarray(np.sqrt(np.maximum(variance, 0.0)))
+
+    def _gradient(self, columns: FloatArray, less: FloatArray | None) -> FloatArray:
+        """(m, estimates, k) by differences."""
+        theta, found = self.node.estimates, []
+        ends = np.cumsum([self.node.n_intercepts, *(b.size for b in self.node.coefficients)])
+        for k in range(len(theta)):
+            both = []
+            for sign in (1.0, -1.0):
+                near = theta.copy()
+                near[k] += sign * _STEP
+                intercept, *parts = np.split(near, ends[:-1])
+                shaped = (
+                    part.reshape(b.shape) for part, b in zip(parts, self.node.coefficients, strict=True)
+                )
+                there = replace(self.node, intercept=intercept, coefficients=tuple(shaped), covariance=None)
+                value = self._expected(there, columns)
+                both.append(value if less is None else value - self._expected(there, less))
+            found.append((both[0] - both[1]) / (2 * _STEP))
+        return np.stack(found, axis=1)
 
 
 def edge_effect(
     dbn: Network, source: str | int, target: str | int, lag: int, over: Rows | None = None
-) -> EdgeEffect | NaturalEffect:
+) -> Effect:
     """What one edge does by value: ``dbn.effect("x", "y", 1).to_frame()`` or ``.at(values)``, ``.band(values)``.
 
-    Of variables of other kinds it is averaged `over` rows, by default those that the network visits by itself.
+    With variables of other kinds it is averaged `over` rows, by default those that the network visits by itself.
     """
     i, j, lag = edge_at(dbn, source, target, lag)
-    return mechanism_of(dbn, j, over).effect(i, lag)
+    origin, scale = None, 1.0
+    if not dbn.has_kinds:
+        own = [term.units[i] for term in dbn.node(j).terms if term.edge == (i, lag) and term.units]
+        origin, scale = own[0] if own else origin_and_scale(dbn, i)
+        at = [dbn.units[k][0] if k in dbn.units else 0.0 for k in range(dbn.d)]
+        rows = np.tile(at, dbn.n_lags + 1)[None]
+    else:
+        rows = visited_rows(dbn) if over is None else rows_with_past(dbn, over)
+    names = dbn.variables
+    return Effect(names[i], names[j], lag, dbn.node(j), dbn.kinds, lag * dbn.d + i, rows, origin, scale)
 
 
+def distribution(dbn: Network, variable: str | int, rows: Rows) -> Law:
+    """The distribution of one variable in each row of `rows` (n, (p+1) d), which are ``[x_t, x_{t-1}, ..., x_{t-p}]``: mean,
+    variance, log density, probabilities of levels.
+    """
+    values = np.asarray(rows, dtype=np.float64)
+    if values.ndim != 2 or values.shape[1] != (dbn.n_lags + 1) * dbn.d:
+        raise ParameterError(
+            f"rows must have {(dbn.n_lags + 1) * dbn.d} columns, those of all lags, got {values.shape}."
+        )
+    return dbn.steps.laws(values, [variable_index(variable, dbn.variables, "variable")])[0]
+
+
+# How strong edges are ------------------------------------------------------------------------------------------------------
 def standard_deviations(dbn: Network) -> FloatArray:
     """(d,) standard deviations that the network itself implies; 1 for a variable that does not vary.
 
@@ -126,8 +328,8 @@ def standard_deviations(dbn: Network) -> FloatArray:
         # Numbers beyond all bounds are no reason to have no edge table.
         warnings.simplefilter("ignore")
         try:
-            if dbn.bends:
-                found = np.diag(usual(dbn).covariance)
+            if not dbn.is_linear:
+                found = stationary_sample(dbn).var(axis=(0, 1))
             else:
                 is_stationary = spectral_radius(dbn) < 1
                 found = np.diag(stationary_covariance(dbn) if is_stationary else innovation_covariance(dbn))
@@ -139,10 +341,103 @@ def standard_deviations(dbn: Network) -> FloatArray:
     return np.sqrt(np.where(plain & (variances > 0), variances, 1.0))
 
 
+_N_SIZED = 5000
+
+
+class _Sizes(NamedTuple):
+    """(p+1, d, d) what edges add to the predictors of their targets: standard deviation, and correlation with the source (NaN
+    where it has none); (d,) standard deviations of sources, and of all that moves a target on its own scale.
+    """
+
+    added: FloatArray
+    correlation: FloatArray
+    source: FloatArray
+    target: FloatArray
+
+
+def _sizes(dbn: Network) -> _Sizes:
+    """Sizes over rows that a network which is not linear visits by itself; ParameterError if it has no usual level."""
+    shape = dbn.n_lags + 1, dbn.d, dbn.d
+    added, correlation, target = np.zeros(shape), np.full(shape, np.nan), np.ones(dbn.d)
+    with np.errstate(all="ignore"):
+        rows = visited_rows(dbn, _N_SIZED)
+    for j, node in enumerate(dbn.nodes):
+        columns = node.columns(rows, dbn.kinds)
+        own = _own_variance(node, columns)
+        target[j] = np.sqrt(((columns @ node.slopes).var(axis=0) + own).sum()) or 1.0
+        ends = np.cumsum([0, *(len(b) for b in node.coefficients)])
+        for i, lag in node.causes:
+            mine = [k for k, term in enumerate(node.terms) if (i, lag) in term.sources]
+            total = np.sum([columns[:, ends[k] : ends[k + 1]] @ node.coefficients[k] for k in mine], axis=0)
+            added[lag, i, j] = np.sqrt(total.var(axis=0).sum())
+            if total.shape[1] == 1 and all(node.terms[k].edge for k in mine) and dbn.kinds[i].width == 1:
+                x = dbn.kinds[i].encode(rows[:, lag * dbn.d + i])
+                scale = x.std() * added[lag, i, j]
+                covariance = ((x - x.mean()) * (total - total.mean())).mean()
+                correlation[lag, i, j] = covariance / scale if scale > 0 else 1.0
+    source = rows[:, : dbn.d].std(axis=0)
+    return _Sizes(added, correlation, np.where(source > 0, source, 1.0), target)
+
+
+def sizes_by_source(dbn: Network) -> FloatArray:
+    """(p+1, d, d) size of every effect over the spread of its source: |weight| of a straight one."""
+    size = np.abs(dbn.adjacency_matrices)
+    if dbn.is_linear or dbn.has_kinds:
+        return size
+    try:
+        found = _sizes(dbn)
+    except ParameterError:
+        return size
+    return np.where(_is_bent(dbn), found.added / found.source[:, None], size)
+
+
+def _is_bent(dbn: Network) -> BoolArray:
+    found = np.zeros_like(dbn.is_edge)
+    for part in dbn.parts:
+        for i, lag in part.term.sources:
+            found[lag, i, part.target] = True
+    return found
+
+
+def signs(dbn: Network) -> BoolArray:
+    """(p+1, d, d) whether an effect goes one way: it is one coefficient, or its straight part makes up half of its variance.
+
+    What rises and falls, and what depends on another variable or on levels, is neither positive nor negative.
+    """
+    found = np.ones_like(dbn.is_edge)
+    for j, node in enumerate(dbn.nodes):
+        for term, b in node.parts:
+            if b.size > 1 and term.is_straight:
+                (i, lag), *_ = term.sources
+                found[lag, i, j] = False
+    if dbn.parts:
+        try:
+            found &= ~_is_bent(dbn) | (_sizes(dbn).correlation ** 2 >= 0.5)
+        except ParameterError:
+            found &= ~_is_bent(dbn)
+    return found
+
+
+def shapes(dbn: Network) -> NDArray[np.object_]:
+    """(p+1, d, d) linear, curved or product; with variables of other kinds the scale on which an effect adds up."""
+    found = np.full((dbn.n_lags + 1, dbn.d, dbn.d), "linear", dtype=object)
+    if dbn.has_kinds:
+        found[:] = [LINKS[kind.name] for kind in dbn.kinds]
+    for part in sorted(dbn.parts, key=lambda part: part.term.edge is None):
+        for i, lag in part.term.sources:
+            found[lag, i, part.target] = "curved" if part.term.edge else "product"
+    return found
+
+
 def standardised_weights(dbn: Network, sd: ArrayLike | None = None) -> FloatArray:
-    """(p+1, d, d) ``weight * sd_from / sd_to``, W first; of a curved effect its own standard deviation over ``sd_to``,
-    negative where it falls; with variables of other kinds the share of a cause on the scale of the link
-    (`feddbn.model.mechanisms.Generalised.standardised`).
+    """(p+1, d, d) ``weight * sd_from / sd_to``, W first; of effects that are not straight the standard deviation of what they
+    add over ``sd_to``, negative where they fall.
+
+    With variables of other kinds that is on the scale of the link, and ``sd_to`` is that of all that moves the variable
+    there: the spread of its predictor and, by its kind, the variance of noise (continuous, positive), ``pi^2/3`` (levels: the
+    variance of a logistic number), ``log(1 + 1/mean + dispersion)`` (counts: the variance of the log of a number with their
+    mean and variance). Spreads are those of rows that the network visits by itself; where it has no usual level, those of the
+    noise.
 
     Parameters
     ----------
@@ -154,8 +449,36 @@ def standardised_weights(dbn: Network, sd: ArrayLike | None = None) -> FloatArra
     scale = None if sd is None else np.asarray(sd, dtype=np.float64)
     if scale is not None and not (scale.shape == (dbn.d,) and np.isfinite(scale).all() and (scale > 0).all()):
         raise ParameterError(f"sd must be {dbn.d} positive numbers, one for each variable, got {sd!r}.")
+    if dbn.has_kinds and sd is not None:
+        raise ParameterError("sd has no meaning for variables of other kinds; leave it out.")
     with np.errstate(over="ignore", under="ignore"):
-        return dbn.mechanisms.standardised(scale, Usually(dbn))
+        scale = standard_deviations(dbn) if scale is None else scale
+        # No weight stays none, also where the ratio of two scales overflows.
+        weights = dbn.adjacency_matrices
+        straight = np.multiply(
+            weights, scale[:, None] / scale, out=np.zeros_like(weights), where=weights != 0
+        )
+        if dbn.is_linear:
+            return straight
+        try:
+            found = _sizes(dbn)
+        except ParameterError:
+            return straight
+        falls = np.where(found.correlation**2 >= 0.5, found.correlation, 1.0) < 0
+        sizes = np.where(falls, -1.0, 1.0) * found.added / (found.target if dbn.has_kinds else scale)
+        return sizes if dbn.has_kinds else np.where(_is_bent(dbn), sizes, straight)
+
+
+_LOGISTIC = np.pi**2 / 3
+
+
+def _own_variance(node: Node, columns: FloatArray) -> float:
+    dispersion = known(node.dispersion, "noise_variances")
+    if node.kind.levels:
+        return float(_LOGISTIC)
+    if node.kind.name == "count":
+        return float(np.log1p(1 / max(float(node.law(columns).mean.mean()), 1e-12) + dispersion))
+    return dispersion
 
 
 _COLUMNS = ["source", "target", "lag", "value", "effect", "lower", "upper", "inside"]
@@ -163,13 +486,13 @@ _COLUMNS = ["source", "target", "lag", "value", "effect", "lower", "upper", "ins
 
 def curves_table(dbn: Network, n: int = 41, level: float = 0.95) -> pd.DataFrame:
     """Frame source, target, lag, value, effect, lower, upper, inside of every effect that is no straight line."""
-    parts = []
-    places = {(part.lag, part.sources[0], part.target) for part in dbn.parts if len(set(part.sources)) == 1}
+    tables = []
+    places = {(part.term.edge[1], part.term.edge[0], part.target) for part in dbn.parts if part.term.edge}
     for lag, i, j in sorted(places):
         effect = edge_effect(dbn, i, j, lag)
-        part = effect.to_frame(n, level)
-        parts.append(part.assign(source=effect.source, target=effect.target, lag=lag)[_COLUMNS])
-    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=_COLUMNS)
+        table = effect.to_frame(n, level)
+        tables.append(table.assign(source=effect.source, target=effect.target, lag=lag)[_COLUMNS])
+    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=_COLUMNS)
 
 
 def origin_and_scale(dbn: Network, source: int) -> tuple[float, float]:
@@ -177,9 +500,10 @@ def origin_and_scale(dbn: Network, source: int) -> tuple[float, float]:
     if source in dbn.units:
         return dbn.units[source]
     try:
-        if dbn.bends:
+        if not dbn.is_linear:
             # Of a categorical variable these are numbers without a meaning; nobody asks for them.
-            mean, variance = usual(dbn).mean[source], usual(dbn).covariance[source, source]
+            sample = stationary_sample(dbn)[..., source]
+            mean, variance = sample.mean(), sample.var()
         else:
             mean, variance = stationary_mean(dbn)[source], stationary_covariance(dbn)[source, source]
     except ParameterError:
@@ -187,9 +511,10 @@ def origin_and_scale(dbn: Network, source: int) -> tuple[float, float]:
     return float(mean), float(np.sqrt(variance)) if variance > 0 else 1.0
 
 
+# Over a horizon ------------------------------------------------------------------------------------------------------------
 class Changes(NamedTuple):
     """Expected changes (horizon+1, m) of all outcomes (`feddbn.model.dynamics.outcome_columns`: all variables, if none has
-    several levels), their Monte-Carlo standard errors, and from where to where.
+    several levels), their Monte-Carlo standard errors (0 where formulas tell), and from where to where.
     """
 
     mean: FloatArray
@@ -214,16 +539,19 @@ def expected_changes(
     Parameters
     ----------
     at, by
-        In the units of the source; by default the origin and the scale of its functions. Levels may be named: from `at` (by
-        default the first) to `by` (by default the next); numbers are their positions in `dbn.kinds`. A count changes by 1
-        unless said otherwise.
+        In the units of the source; by default the origin and the scale of its functions, in a linear network anywhere and one
+        standard deviation. Levels may be named: from `at` (by default the first) to `by` (by default the next); numbers are
+        their positions in `dbn.kinds`. A count changes by 1 unless said otherwise.
     history
         Rows before that time step. Without them, pairs begin in states that the process visits by itself.
     """
     horizon = whole(0).check("horizon", horizon)
-    n = whole(2).check("n_paths", n_paths)
     i = variable_index(source, dbn.variables, "source")
     begin, step = from_and_by(dbn, i, at, by)
+    if dbn.is_linear:
+        total = total_effects(dbn, horizon)[:, i] * step
+        return Changes(total, np.zeros_like(total), begin, step)
+    n = whole(2).check("n_paths", n_paths)
     low, high = (bound[i] for bound in ranges_seen(dbn))
     if not low <= begin <= high or not low <= begin + step <= high:
         warnings.warn(
@@ -234,36 +562,13 @@ def expected_changes(
         )
     rng = random_generator(random_state)
     start = _starts(dbn, history, n, rng)
-    shocks = dbn.mechanisms.shocks("gaussian", (n, horizon + 1), rng)
+    shocks = dbn.steps.shocks("gaussian", (n, horizon + 1), rng)
     held = np.full((horizon + 1, dbn.d), np.nan)
     held[0, i] = begin
     before = indicators(dbn, paths_from(dbn, start, shocks, held))
     held[0, i] = begin + step
     change = indicators(dbn, paths_from(dbn, start, shocks, held)) - before
     return Changes(change.mean(axis=0), change.std(axis=0) / np.sqrt(n), begin, step)
-
-
-def changes_table(dbn: Network, target: str | int, changes: Changes) -> pd.DataFrame:
-    """One row per horizon: at, by, total, error (Monte-Carlo standard error of the total) and cumulated total.
-
-    Of a target with several levels one for each level, too: what changes is the probability of the `level`.
-    """
-    here = columns_of(dbn, variable_index(target, dbn.variables, "target"))
-    mean, error = changes.mean[:, here], changes.error[:, here]
-    levels = [outcome.level for outcome in outcome_columns(dbn)[here]]
-    table = pd.DataFrame(
-        {
-            "horizon": np.repeat(np.arange(len(mean)), len(levels)),
-            "at": changes.at,
-            "by": changes.by,
-            "total": mean.ravel(),
-            "error": error.ravel(),
-            "cumulative": np.cumsum(mean, axis=0).ravel(),
-        }
-    )
-    if levels != [""]:
-        table.insert(1, "level", levels * len(mean))
-    return table
 
 
 def changes_by_variable(dbn: Network, changes: Changes) -> FloatArray:
@@ -281,13 +586,19 @@ def changes_by_variable(dbn: Network, changes: Changes) -> FloatArray:
 
 
 def from_and_by(dbn: Network, i: int, at: float | str | None, by: float | str | None) -> tuple[float, float]:
-    """From which value a variable is changed, and by how much; levels may be named."""
+    """From which value a variable is changed, and by how much; levels may be named. In a linear network the value does not
+    matter (NaN, unless it is given), and a variable is raised by one standard deviation unless said otherwise.
+    """
+    if dbn.is_linear:
+        begin, step = ((number() | nothing()).check(name, value) for name, value in (("at", at), ("by", by)))
+        sd = standard_deviations(dbn)[i] if step is None else step
+        return float(np.nan if begin is None else begin), float(sd)
     kind, name = dbn.kinds[i], dbn.variables[i]
     origin, scale = origin_and_scale(dbn, i) if not kind.levels else (0.0, 1.0)
     if kind.name == "count":
         origin, scale = float(round(origin)), 1.0
-    place, to = level_position(at, kind), level_position(by, kind)
-    begin = place if place is not None else origin if at is None else _finite(at, "at", kind)
+    place, to = kind.position(at), kind.position(by)
+    begin = float(place) if place is not None else origin if at is None else _finite(at, "at", kind)
     step = to - begin if to is not None else scale if by is None else _finite(by, "by", kind)
     if to is None and by is None and kind.levels and begin + step > kind.n_levels - 1:
         step = -1.0
@@ -306,7 +617,7 @@ def _starts(dbn: Network, history: Rows | None, n: int, rng: np.random.Generator
     if history is not None:
         rows = rows_of(history, dbn.variables, "history", dbn.kinds)
         return drawn_rows(dbn, last_state(dbn, rows), n, rng)
-    return drawn_windows(dbn, n, rng) if p else np.zeros((1, 0, dbn.d))
+    return drawn_windows(dbn, n, p, rng) if p else np.zeros((1, 0, dbn.d))
 
 
 def _finite(value: object, argument: str, kind: Kind) -> float:
@@ -325,10 +636,8 @@ def total_effects(dbn: Network, horizon: int) -> FloatArray:
 
 
 def direct_effects(dbn: Network, horizon: int) -> FloatArray:
-    """(horizon+1, d, d): the weight of the single edge from i to j at lag h (0 beyond the network's lags), its average
-    slope if it is curved.
-    """
-    if dbn.mechanisms.has_kinds:
+    """(horizon+1, d, d): the weight of the single edge from i to j at lag h, 0 beyond the network's lags."""
+    if dbn.has_kinds:
         require_linear(dbn, "direct_effects", "dbn.average_effects()")
     horizon = whole(0).check("horizon", horizon)
     direct = np.zeros((horizon + 1, dbn.d, dbn.d))
@@ -368,45 +677,34 @@ def effect_table(
     random_state: RandomState = None,
     history: Rows | None = None,
 ) -> pd.DataFrame:
-    """Frame horizon, by, total, direct, mediated (through `mediators`, or through anything), cumulative for one pair of
-    variables.
+    """Frame horizon, at, by, total, error, cumulative of setting the source to ``at + by`` instead of `at` for one time step
+    (`expected_changes`); of a target with several levels one row for each `level`, whose probability changes.
 
-    They are for a rise of the source by `by`, in its units; by default one standard deviation (`standard_deviations`), since
-    a rise by 1 may be far beyond what a variable ever does. At which value a linear network is does not matter.
-
-    With curves and other kinds an effect depends on the value: horizon, at, by, total, error, cumulative of setting the
-    source to ``at + by`` instead of `at` (of levels: to `by` instead of `at`, by name) for one time step, by
-    `n_paths` pairs of simulated paths. See `feddbn.model.effects.expected_changes`.
+    In a linear network the value does not matter: horizon, by, total, direct, mediated (through `mediators`, or through
+    anything), cumulative, and `at` if it was given. `by` is one standard deviation by default (`standard_deviations`),
+    since a rise by 1 may be far beyond what a variable ever does.
     """
-    if dbn.bends:
-        if mediators is not None:
-            require_linear(dbn, "what passes through mediators", "dbn.do with the mediators held")
-        changes = expected_changes(
-            dbn, source, horizon, at=at, by=by, n_paths=n_paths, random_state=random_state, history=history
-        )
-        return changes_table(dbn, target, changes)
-    i = variable_index(source, dbn.variables, "source")
-    j = variable_index(target, dbn.variables, "target")
-    origin = (number() | nothing()).check("at", at)
-    step = rise(dbn, i, by)
-    total = total_effects(dbn, horizon)[:, i, j] * step
-    return pd.DataFrame(
-        {
-            "horizon": np.arange(horizon + 1),
-            **({} if origin is None else {"at": float(origin)}),
-            "by": step,
-            "total": total,
-            "direct": direct_effects(dbn, horizon)[:, i, j] * step,
-            "mediated": mediated_effects(dbn, mediators, horizon)[:, i, j] * step,
-            "cumulative": np.cumsum(total),
-        }
+    if not dbn.is_linear and mediators is not None:
+        require_linear(dbn, "what passes through mediators", "dbn.do with the mediators held")
+    i, j = variable_index(source, dbn.variables, "source"), variable_index(target, dbn.variables, "target")
+    changes = expected_changes(
+        dbn, i, horizon, at=at, by=by, n_paths=n_paths, random_state=random_state, history=history
     )
-
-
-def rise(dbn: Network, source: int, by: float | str | None) -> float:
-    """By how much a variable of a linear network is raised: as given, or one standard deviation."""
-    given = (number() | nothing()).check("by", by)
-    return float(standard_deviations(dbn)[source]) if given is None else float(given)
+    here = columns_of(dbn, j)
+    mean = changes.mean[:, here]
+    levels = [outcome.level for outcome in outcome_columns(dbn)[here]]
+    columns: dict[str, Any] = {"horizon": np.repeat(np.arange(len(mean)), len(levels))}
+    if levels != [""]:
+        columns["level"] = levels * len(mean)
+    if not np.isnan(changes.at):
+        columns["at"] = changes.at
+    columns |= {"by": changes.by, "total": mean.ravel()}
+    if dbn.is_linear:
+        columns["direct"] = direct_effects(dbn, horizon)[:, i, j] * changes.by
+        columns["mediated"] = mediated_effects(dbn, mediators, horizon)[:, i, j] * changes.by
+    else:
+        columns["error"] = changes.error[:, here].ravel()
+    return pd.DataFrame(columns | {"cumulative": np.cumsum(mean, axis=0).ravel()})
 
 
 def _path_sums(dbn: Network, horizon: int, blocked: list[int]) -> FloatArray:
@@ -426,7 +724,8 @@ def _path_sums(dbn: Network, horizon: int, blocked: list[int]) -> FloatArray:
     return sums
 
 
-_COEFFICIENTS = (
+# Coefficients and average effects ------------------------------------------------------------------------------------------
+_COEFFICIENTS = [
     "source",
     "source_level",
     "target",
@@ -436,64 +735,68 @@ _COEFFICIENTS = (
     "error",
     "lower",
     "upper",
-    "ratio",
-    "scale",
-    "meaning",
-)
+]
+_COEFFICIENTS += ["ratio", "scale", "meaning"]
 
 
 def coefficient_table(dbn: Network, level: float = 0.95) -> pd.DataFrame:
-    """Frame source, source_level, target, target_level, lag, coefficient, error, lower, upper, ratio, scale, meaning.
+    """Frame source, source_level, target, target_level, lag, coefficient, error, lower, upper, ratio, scale, meaning of all
+    straight effects.
 
     `ratio` is ``exp(coefficient)``: an odds ratio, a rate ratio or a factor; NaN where the target is continuous. `error`
     and the bounds are NaN where it is not known how sure the numbers are.
     """
-    _require_kinds(dbn, "coefficients", "dbn.edges()")
-    reach = normal_reach(level)
-    rows = []
-    for j, node in enumerate(dbn.conditionals):
-        with np.errstate(over="ignore"):
-            ratios = [np.exp(effect) for effect in node.effects]
-        errors = _errors(node)
-        for (i, lag), effect, error, ratio in zip(node.parents, node.effects, errors, ratios, strict=True):
+    reach, names, found = normal_reach(level), dbn.variables, []
+    for j, name in enumerate(names):
+        node = dbn.node(j)
+        for (term, b), errors in zip(node.parts, node.errors, strict=True):
+            if not term.is_straight:
+                continue
+            (i, lag), *_ = term.sources
             cause = dbn.kinds[i]
-            for (r, c), b in np.ndenumerate(effect):
-                rows.append(
-                    {
-                        "source": dbn.variables[i],
-                        "source_level": cause.levels[r + 1]
-                        if cause.name in ("binary", "categorical")
-                        else "",
-                        "target": dbn.variables[j],
-                        "target_level": node.kind.levels[c + 1] if node.kind.name == "categorical" else "",
-                        "lag": lag,
-                        "coefficient": float(b),
-                        "error": float(error[r, c]),
-                        "lower": float(b - reach * error[r, c]),
-                        "upper": float(b + reach * error[r, c]),
-                        "ratio": np.nan if node.kind.name == "continuous" else float(ratio[r, c]),
-                        "scale": link_scale(node.kind),
-                        "meaning": meaning(dbn.variables[i], cause, r, dbn.variables[j], node.kind, c),
-                    }
+            for (r, c), value in np.ndenumerate(b):
+                with np.errstate(over="ignore"):
+                    ratio = np.nan if node.kind.name == "continuous" else float(np.exp(value))
+                error, one = float(errors[r, c]), float(value)
+                found.append(
+                    (
+                        names[i],
+                        cause.levels[r + 1] if cause.name in ("binary", "categorical") else "",
+                        name,
+                        node.kind.levels[c + 1] if node.kind.name == "categorical" else "",
+                        lag,
+                        one,
+                        error,
+                        one - reach * error,
+                        one + reach * error,
+                        ratio,
+                        LINKS[node.kind.name],
+                        _meaning(names[i], cause, r, name, node.kind, c),
+                    )
                 )
-    return pd.DataFrame(rows, columns=list(_COEFFICIENTS))
+    return pd.DataFrame(found, columns=_COEFFICIENTS)
 
 
-def _require_kinds(dbn: Network, what: str, instead: str) -> None:
-    if not dbn.mechanisms.has_kinds:
-        raise ParameterError(
-            f"{what} is for variables of other kinds, and all of this network's are plain numbers; use {instead}."
-        )
-
-
-def _errors(node: Conditional) -> list[FloatArray]:
-    """Standard errors in the shapes of the effects; NaN if unknown."""
-    if not node.has_covariance or node.covariance is None:
-        return [np.full(effect.shape, np.nan) for effect in node.effects]
-    variances = np.maximum(np.diag(node.covariance), 0.0)[node.n_intercepts :]
-    ends = np.cumsum([effect.size for effect in node.effects])
-    parts = np.split(np.sqrt(variances), ends[:-1]) if len(ends) else []
-    return [part.reshape(effect.shape) for part, effect in zip(parts, node.effects, strict=True)]
+def _meaning(source: str, cause: Kind, row: int, target: str, kind: Kind, column: int) -> str:
+    """What a coefficient says, in words: row and column are its place in the matrix of coefficients."""
+    per = {
+        "continuous": f"per unit of {source}",
+        "positive": f"per factor e of {source}",
+        "count": f"per factor e of 1 + {source}",
+        "ordinal": f"per level of {source}",
+    }.get(cause.name)
+    if per is None:
+        per = f"for {source}={cause.levels[row + 1]} against {cause.levels[0]}"
+    what = {
+        "continuous": f"change of {target}",
+        "positive": f"log of the factor on {target}",
+        "count": f"log of the rate ratio of {target}",
+        "binary": f"log odds ratio of {target}={kind.levels[-1] if kind.levels else ''}",
+        "ordinal": f"log odds ratio of a higher {target}",
+    }.get(kind.name)
+    if what is None:
+        what = f"log odds ratio of {target}={kind.levels[column + 1]} against {kind.levels[0]}"
+    return f"{what} {per}"
 
 
 def average_effects(
@@ -509,27 +812,30 @@ def average_effects(
         "unit": a source without levels is raised by 1 in every row; "sd": by its standard deviation in these rows. Binary
         and categorical sources go from the first level to each other one, ordinal ones from each level to the next.
     """
-    _require_kinds(dbn, "average_effects", "dbn.edges(), whose weights are such changes")
+    if not dbn.has_kinds:
+        raise ParameterError(
+            "average_effects is for variables of other kinds, and all of this network's are plain numbers; use dbn.edges(), "
+            "whose weights are such changes."
+        )
     word("unit", "sd").check("by", by)
-    parts = []
-    for j, node in enumerate(dbn.conditionals):
-        for i, lag in node.parents:
+    found = []
+    for j, node in enumerate(dbn.nodes):
+        for i, lag in node.causes:
             effect = edge_effect(dbn, i, j, lag, over)
-            assert isinstance(effect, NaturalEffect)
-            for before, after, found in _changes(effect, by, level):
+            for before, after, told in _changes(effect, by, level):
                 for k, outcome in enumerate(effect.outcomes):
-                    numbers = [float(part[k]) for part in found]
-                    parts.append((effect.source, effect.target, lag, before, after, outcome, *numbers))
+                    numbers = [float(part[k]) for part in told]
+                    found.append((effect.source, effect.target, lag, before, after, outcome, *numbers))
     columns = ["source", "target", "lag", "from", "to", "outcome", "change", "lower", "upper"]
-    return pd.DataFrame(parts, columns=columns)
+    return pd.DataFrame(found, columns=columns)
 
 
 def _changes(
-    effect: NaturalEffect, by: str, level: float
+    effect: Effect, by: str, level: float
 ) -> list[tuple[str, str, tuple[FloatArray, FloatArray, FloatArray]]]:
     levels = effect.cause.levels
     if not levels:
-        step = 1.0 if by == "unit" else float(effect.values.std())
+        step = 1.0 if by == "unit" else float(effect.rows[:, effect.place].std())
         return [("x", f"x + {step:.4g}", effect.change_by(step, level))]
     first = effect.cause.name != "ordinal"
     pairs = [(levels[0 if first else k - 1], levels[k]) for k in range(1, len(levels))]

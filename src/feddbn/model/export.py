@@ -10,44 +10,18 @@ import csv
 import io
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
 
-from feddbn.core.arrays import BoolArray
+from feddbn.core.kinds import Kind
 from feddbn.errors import FileError, InputError, ParameterError, reading
-from feddbn.model.effects import coefficient_table, curves_table
-from feddbn.model.graph import (
-    Parts,
-    edge_table,
-    parts_of,
-    parts_of_edges,
-    plain_parts,
-    time_series_graph,
-)
+from feddbn.model.graph import Kept, edge_table, network_of_edges, time_series_graph
 from feddbn.model.network import Network
-
-__all__ = [
-    "FORMAT",
-    "VERSION",
-    "coefficients_csv_text",
-    "csv_text",
-    "curves_csv_text",
-    "dot_text",
-    "graphml_text",
-    "guarded",
-    "guarded_frame",
-    "json_text",
-    "parts_of_csv",
-    "parts_of_dict",
-    "parts_of_json",
-    "plain_dict",
-    "unguarded",
-    "write_text",
-]
+from feddbn.model.nodes import Node, Term
 
 Cell = TypeVar("Cell")
 # The wide forms of the signs count, too: some spreadsheets read them as the narrow ones.
@@ -96,11 +70,80 @@ def plain_dict(dbn: Network) -> dict[str, Any]:
         plain["open_edges"] = [list(pair) for pair in dbn.open_edges]
     if dbn.definitions:
         plain["definitions"] = dict(dbn.definitions)
-    return {**plain, **plain_parts(dbn)}
+    if dbn.nodes:
+        plain["nodes"] = plain_nodes(dbn)
+    return plain
 
 
-def parts_of_dict(stored: Mapping[str, Any], where: str = "this dict") -> Parts:
-    """Inverse of `plain_dict`; keys it does not know are ignored."""
+def plain_nodes(dbn: Network) -> list[dict[str, Any]]:
+    """One object for each variable of a network that has nodes; unknown numbers are null."""
+    names, found = dbn.variables, []
+    for name, node in zip(names, dbn.nodes, strict=bool(dbn.nodes)):
+        kind, terms = node.kind, []
+        for term, b in node.parts:
+            stored: dict[str, Any] = {
+                "sources": [[names[i], lag] for i, lag in term.sources],
+                "basis": term.basis,
+            }
+            units = {"origins": term.origins, "scales": term.scales, "table": term.table}
+            stored |= {key: list(value) for key, value in units.items() if value}
+            terms.append({**stored, "coefficients": b.tolist()})
+        one: dict[str, Any] = {
+            "variable": name,
+            "kind": kind.name,
+            "levels": list(kind.levels),
+            "terms": terms,
+        }
+        if kind.recorded:
+            one["recorded"] = [list(pair) for pair in kind.recorded]
+        one["intercept"] = None if node.intercept is None else node.intercept.tolist()
+        one["dispersion"] = node.dispersion
+        if node.covariance is not None:
+            one["covariance"] = [
+                [None if np.isnan(x) else x for x in row] for row in node.covariance.tolist()
+            ]
+        found.append(one)
+    return found
+
+
+def nodes_of_plain(given: Any, variables: Sequence[str], where: str) -> tuple[Node, ...]:
+    """Inverse of `plain_nodes` for a network of `variables`, in their order; none if nothing is given."""
+    place = {name: k for k, name in enumerate(variables)}
+    if not given and given in (None, []):
+        return ()
+    try:
+        by_name = {one["variable"]: one for one in given}
+        if by_name.keys() != place.keys() or len(given) != len(place):
+            raise ValueError("it has not one entry for each variable of the network")
+        return tuple(_node(by_name[name], place) for name in variables)
+    except (ParameterError, KeyError, TypeError, ValueError, AttributeError) as error:
+        why = f"it lacks, or does not know, {error}" if isinstance(error, KeyError) else error
+        raise FileError(f"{where} is damaged: in 'nodes', {why}") from None
+
+
+def _node(stored: Mapping[str, Any], place: Mapping[str, int]) -> Node:
+    terms = [
+        Term(
+            tuple((place[name], lag) for name, lag in one["sources"]),
+            one["basis"],
+            *(tuple(one.get(key, ())) for key in ("origins", "scales", "table")),
+        )
+        for one in stored["terms"]
+    ]
+    recorded = tuple((name, position) for name, position in stored.get("recorded", ()))
+    intercept, dispersion, covariance = (stored.get(key) for key in ("intercept", "dispersion", "covariance"))
+    return Node(
+        Kind(stored["kind"], tuple(stored["levels"]), recorded),
+        tuple(terms),
+        tuple(np.array(one["coefficients"], dtype=np.float64) for one in stored["terms"]),
+        None if intercept is None else np.array(intercept, dtype=np.float64),
+        None if dispersion is None else float(dispersion),
+        None if covariance is None else np.array(covariance, dtype=np.float64),
+    )
+
+
+def network_of_dict(kind: type[Kept], stored: Mapping[str, Any], where: str = "this dict") -> Kept:
+    """Inverse of `to_dict`; keys it does not know are ignored."""
     if not isinstance(stored, Mapping) or stored.get("format") != FORMAT:
         raise FileError(f'{where} is not a stored network; it lacks "format": "{FORMAT}".')
     if stored.get("version") != VERSION:
@@ -110,50 +153,23 @@ def parts_of_dict(stored: Mapping[str, Any], where: str = "this dict") -> Parts:
     missing = [key for key in ("variables", "n_lags", *_ARRAYS) if key not in stored]
     if missing:
         raise FileError(f"{where} is damaged: it lacks {missing[0]!r}.")
-    variables = stored["variables"]
+    variables, p, pairs = stored["variables"], stored["n_lags"], stored.get("open_edges") or []
     if not isinstance(variables, list) or not all(isinstance(v, str) for v in variables):
         raise FileError(f"{where} is damaged: 'variables' is not a list of names.")
-    d, p = len(variables), stored["n_lags"]
-    if len(set(variables)) != d:
-        raise FileError(f"{where} is damaged: 'variables' contains the same name twice.")
     if isinstance(p, bool) or not isinstance(p, int) or p < 0:
         raise FileError(f"{where} is damaged: 'n_lags' is {p!r}, not a whole number of at least 0.")
-    arrays: dict[str, Any] = {}
+    if not isinstance(pairs, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
+        raise FileError(f"{where} is damaged: 'open_edges' is not a list of pairs of variables.")
+    d, arrays = len(variables), list[Any]()
     for key, shape in zip(_ARRAYS, [(d, d), (p, d, d), (d,), (d,)], strict=True):
         is_unknown = stored[key] is None and len(shape) == 1
-        arrays[key] = None if is_unknown else _array(stored[key], shape, f"{where} is damaged: {key!r}")
-    if arrays["noise_variances"] is not None and np.any(arrays["noise_variances"] < 0):
-        raise FileError(f"{where} is damaged: 'noise_variances' contains a negative number.")
-    parts = parts_of(stored, variables, where)
-    definitions = stored.get("definitions", {})
+        arrays.append(None if is_unknown else _array(stored[key], shape, f"{where} is damaged: {key!r}"))
+    W, A, intercept, variances = arrays
+    nodes, definitions = nodes_of_plain(stored.get("nodes"), variables, where), stored.get("definitions", {})
     try:
-        is_edge = Network(**arrays, variables=variables, **parts, definitions=definitions).is_edge[0]
-    except ParameterError as error:
+        return kind(W, A, variables, intercept, variances, pairs, nodes=nodes, definitions=definitions)
+    except (ParameterError, TypeError) as error:
         raise FileError(f"{where} is damaged: {error}") from None
-    return {
-        "W": arrays["W"],
-        "A": arrays["A"],
-        "variables": tuple(variables),
-        "intercept": arrays["intercept"],
-        "noise_variances": arrays["noise_variances"],
-        "open_edges": _open_edges(stored.get("open_edges"), variables, is_edge, where),
-        "definitions": definitions,
-        **parts,
-    }
-
-
-def _open_edges(
-    given: Any, variables: list[str], is_edge: BoolArray, where: str
-) -> tuple[tuple[str, str], ...]:
-    """The pairs of names of ``open_edges``, which may be absent."""
-    pairs = [] if given is None else given
-    place = {name: k for k, name in enumerate(variables)}
-    is_list = isinstance(pairs, list) and all(isinstance(p, list) and len(p) == 2 for p in pairs)
-    if not is_list or not all(isinstance(name, str) and name in place for pair in pairs for name in pair):
-        raise FileError(f"{where} is damaged: 'open_edges' is not a list of pairs of variables.")
-    if not all(is_edge[place[source], place[target]] for source, target in pairs):
-        raise FileError(f"{where} is damaged: 'open_edges' names a pair that is no edge of W.")
-    return tuple((source, target) for source, target in pairs)
 
 
 def json_text(dbn: Network, path: str | Path | None = None) -> str:
@@ -161,66 +177,38 @@ def json_text(dbn: Network, path: str | Path | None = None) -> str:
     return write_text(json.dumps(plain_dict(dbn), ensure_ascii=False, allow_nan=False, indent=1), path)
 
 
-def parts_of_json(source: str | Path) -> Parts:
-    """From a path, or from JSON text (a str that begins with a brace)."""
+def network_of_json(kind: type[Kept], source: str | Path) -> Kept:
+    """Inverse of `to_json`, from a path, or from JSON text (a str that begins with a brace)."""
     text, where = _read(source, is_text=lambda s: s.lstrip().startswith("{"))
     with reading(where, "JSON"):
         stored = json.loads(text)
-    return parts_of_dict(stored, where)
+    return network_of_dict(kind, stored, where)
 
 
 def csv_text(dbn: Network, path: str | Path | None = None) -> str:
     """Edge list source, target, lag, weight, standardised, oriented as CSV text with a header, also written to `path` if
     given; safe in spreadsheets.
     """
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(["source", "target", "lag", "weight", "standardised", "oriented"])
-    for source, target, lag, weight, standardised, oriented in _edges(dbn):
-        numbers = [repr(float(weight)), "" if np.isnan(standardised) else repr(float(standardised))]
-        names = [guarded(source), guarded(target)]
-        writer.writerow([*names, int(lag), *numbers, str(bool(oriented)).lower()])
-    return write_text(buffer.getvalue(), path)
-
-
-def curves_csv_text(dbn: Network, path: str | Path | None = None, n: int = 41, level: float = 0.95) -> str:
-    """`curves_table` as CSV text, also written to `path` if given; safe in spreadsheets. Numbers read back bit for bit,
-    unknown bounds are empty.
-    """
-    return _table_text(curves_table(dbn, n, level), path)
-
-
-def coefficients_csv_text(dbn: Network, path: str | Path | None = None, level: float = 0.95) -> str:
-    """`coefficients` as CSV text, also written to `path` if given; safe in spreadsheets."""
-    return _table_text(coefficient_table(dbn, level), path)
-
-
-def _table_text(table: pd.DataFrame, path: str | Path | None) -> str:
+    table = edge_table(dbn).iloc[:, :6]
+    table["oriented"] = table["oriented"].map({True: "true", False: "false"})
     return write_text(str(guarded_frame(table).to_csv(index=False, lineterminator="\n")), path)
 
 
-def _edges(dbn: Network) -> Iterable[tuple[Any, ...]]:
-    """source, target, lag, weight, standardised, oriented of every edge."""
-    return edge_table(dbn).iloc[:, :6].itertuples(index=False, name=None)
-
-
-def parts_of_csv(
-    source: str | Path, variables: Sequence[str] | None = None, n_lags: int | None = None
-) -> Parts:
-    """From a path, or from CSV text (a str with a line break). An edge list knows no variable without
-    edges: name them.
+def network_of_csv(
+    kind: type[Kept], source: str | Path, variables: Sequence[str] | None = None, n_lags: int | None = None
+) -> Kept:
+    """Network of a CSV edge list, a path or text with a line break, without intercept and noise. A list knows no variable
+    without edges: name them.
     """
     text, where = _read(source, is_text=lambda s: "\n" in s)
     try:
         rows = [row for row in csv.reader(io.StringIO(text, newline=""), strict=True) if row]
-        header, body = rows[0], rows[1:]
-        frame = pd.DataFrame(body, columns=header, dtype=object)
-        frame["lag"] = [int(value) for value in frame["lag"]]
-        for end in ("source", "target"):
-            frame[end] = [unguarded(name) for name in frame[end]]
-        if "weight" in frame.columns:
-            frame["weight"] = [float(value) for value in frame["weight"]]
-        return parts_of_edges(frame, variables, n_lags)
+        frame = pd.DataFrame(rows[1:], columns=rows[0], dtype=object)
+        readers: dict[str, Any] = {"lag": int, "source": unguarded, "target": unguarded, "weight": float}
+        for column, read in readers.items():
+            if column != "weight" or column in frame.columns:
+                frame[column] = [read(value) for value in frame[column]]
+        return network_of_edges(kind, frame, variables, n_lags)
     except InputError as error:
         raise FileError(f"{where} is not a usable edge list: {error}") from None
     except (csv.Error, ValueError, KeyError, IndexError):
@@ -252,7 +240,7 @@ def dot_text(dbn: Network, path: str | Path | None = None) -> str:
     for lag in range(dbn.n_lags, -1, -1):
         nodes = "; ".join(_quoted(f"{name}_lag{lag}") for name in dbn.variables)
         lines.append(f"  {{ rank=same; {nodes}; }}")
-    for source, target, lag, weight, _, oriented in _edges(dbn):
+    for source, target, lag, weight, _, oriented in edge_table(dbn).iloc[:, :6].itertuples(index=False):
         ends = f"{_quoted(f'{source}_lag{lag}')} -> {_quoted(f'{target}_lag0')}"
         line = "" if oriented else ", dir=none"
         lines.append(f'  {ends} [weight_value="{float(weight)!r}", label="{weight:.3g}"{line}];')

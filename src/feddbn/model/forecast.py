@@ -3,7 +3,7 @@
 An intervention is graph surgery, moment by moment: where a variable is held, its incoming edges and its
 noise are cut and its constant is the held value; what it does to others, in the same time step and later,
 stays. A forecast is the case in which nothing is held. Means and covariances are propagated exactly
-through the companion form; those of networks with curves are taken from simulated paths.
+through the companion form; those of networks that are not linear are taken from simulated paths.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
 from feddbn.core.arrays import FloatArray
@@ -32,33 +32,26 @@ from feddbn.model.dynamics import (
     last_state,
     outcome_columns,
     paths_from,
-    share_beyond,
-    stationary_covariance,
+    ranges_seen,
+    require_linear,
     stationary_mean,
+    with_past,
 )
-from feddbn.model.mechanisms import Noise, known
-from feddbn.model.network import (
-    Network,
-    RandomState,
-    Rows,
-    level_position,
-    random_generator,
-    rows_of,
-    variable_index,
-)
+from feddbn.model.network import Network, RandomState, Rows, random_generator, rows_of, variable_index
+from feddbn.model.nodes import known
+from feddbn.model.step import Noise
+from feddbn.model.trends import Trend
 from feddbn.settings import is_number, nothing, number, whole, word
 from feddbn.shown import Shown
 
-__all__ = ["Forecast", "Held", "IntervalMethod", "check_order", "do", "doubts", "forecast", "sample_paths"]
+__all__ = ["Forecast", "Held", "IntervalMethod", "at_level", "check_order", "do", "forecast", "sample_paths"]
 
 _MOST_ROWS = 2000
 _FEW_ROWS = 20
 # Residuals of a site with noise of its own are rarely three times as large; units usually differ by ten or more.
-_FACTOR = 3.0
-_FAR = 8.0
+_FACTOR, _FACTOR_OF_FEW = 3.0, 8.0
 # The median of |u| for a standard normal u.
 _MEDIAN = 0.6744897501960817
-_PERMUTATIONS = 10
 
 
 def check_order(history: Rows, argument: str = "history") -> None:
@@ -76,92 +69,6 @@ def check_order(history: Rows, argument: str = "history") -> None:
     ):
         what = "the same time twice" if index.is_monotonic_increasing else "times that are not in order"
         raise DataError(f"{argument} has {what} in its index; give one recording, sorted with sort_index().")
-
-
-def doubts(dbn: Network, rows: FloatArray) -> list[str]:
-    """Return sentences on what speaks against `rows` (n, d) being of the kind that the network describes."""
-    rows = rows[-_MOST_ROWS:]
-    whole = rows[np.isfinite(rows).all(axis=1)]
-    is_noisy = known(dbn.noise_variances, "noise_variances") > 0
-    if not is_noisy.any() or len(rows) < dbn.n_lags or not len(whole):
-        return []
-    u = _residuals(dbn, rows)
-    if len(u) < _FEW_ROWS:
-        return _far(dbn, whole)
-    typical = np.median(np.abs(u), axis=0) / _MEDIAN
-    root_mean = np.sqrt((u**2).mean(axis=0))
-    large = typical > _FACTOR
-    small = (typical < 1 / _FACTOR) & (root_mean < 1 / _FACTOR)
-    names = [name for name, varies in zip(dbn.variables, is_noisy, strict=True) if varies]
-    out = []
-    if large.any():
-        ratio = float(typical[large].max())
-        out.append(
-            f"the rows of history are up to {ratio:.3g} times as far from what the network expects of "
-            f"{_listed(names, large)} as its noise explains: other units, another level (dbn.at_level), rows out "
-            "of order or another kind of recording; the forecast may be worthless."
-        )
-    elif small.any():
-        ratio = float(typical[small].min())
-        out.append(
-            f"{_listed(names, small)} varies {ratio:.2g} times as much as the network expects: check the units of history; "
-            "the forecast may be worthless."
-        )
-    elif _is_shuffled(dbn, whole, u):
-        out.append(
-            "the rows of history follow each other no better than in random order: sort them by time, and give one "
-            "recording only; the forecast may be worthless."
-        )
-    return out
-
-
-def _residuals(dbn: Network, rows: FloatArray) -> FloatArray:
-    """(m, d) normal residuals of the rows that lack nothing, nor their past; of variables that have noise."""
-    p, n = dbn.n_lags, len(rows)
-    lagged = np.concatenate([rows[p - lag : n - lag] for lag in range(p + 1)], axis=1)
-    whole = lagged[np.isfinite(lagged).all(axis=1)]
-    return dbn.mechanisms.normal_residuals(whole, np.random.default_rng(0))[
-        :, known(dbn.noise_variances, "noise_variances") > 0
-    ]
-
-
-def _far(dbn: Network, rows: FloatArray) -> list[str]:
-    """With few rows: are they where a stationary process can be?"""
-    try:
-        mean, sd = stationary_mean(dbn), np.sqrt(np.diag(stationary_covariance(dbn)))
-    except ParameterError:
-        return []
-    # Levels are where they can be; of others the mean says little about how far away is far.
-    sd = np.where([kind.name == "continuous" for kind in dbn.kinds], sd, 0.0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        off = np.where(sd > 0, np.abs(rows - mean).min(axis=0) / sd, 0.0)
-    far = off > _FAR
-    if not far.any():
-        return []
-    return [
-        f"{_listed(dbn.variables, far)} in history is {off.max():.3g} standard deviations from the "
-        "mean of the network: other units or another level (dbn.at_level); the forecast may be worthless."
-    ]
-
-
-def _is_shuffled(dbn: Network, rows: FloatArray, u: FloatArray) -> bool:
-    """Whether rows in random order would fit as well, although the network says that order matters."""
-    if dbn.n_lags == 0 or len(u) < 3 * _FEW_ROWS:
-        return False
-    rng = np.random.default_rng(0)
-    mixed = np.mean([_size(_residuals(dbn, rows[rng.permutation(len(rows))])) for _ in range(_PERMUTATIONS)])
-    return bool(mixed > 1.3 and _size(u) > 0.92 * mixed)
-
-
-def _size(u: FloatArray) -> float:
-    """Mean square of standardised residuals, in which no outlier counts for much."""
-    return float(np.minimum(u**2, 25.0).mean())
-
-
-def _listed(variables: Sequence[str], chosen: NDArray[np.bool_]) -> str:
-    names = [name for name, is_chosen in zip(variables, chosen, strict=True) if is_chosen]
-    shown = ", ".join(map(repr, names[:5]))
-    return shown + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
 Held = Mapping[str | int, float | str | Sequence[float] | FloatArray | pd.Series]
@@ -229,6 +136,60 @@ class Forecast(Shown):
         return pd.DataFrame(columns)
 
 
+def _doubts(dbn: Network, rows: FloatArray) -> str | None:
+    """A sentence if residuals of rows (n, d) are much larger or smaller than the noise of the network; else None."""
+    lagged = with_past(rows[-_MOST_ROWS:], dbn.n_lags)
+    varies = known(dbn.noise_variances, "noise_variances") > 0
+    lagged = lagged[np.isfinite(lagged).all(axis=1)]
+    if not len(lagged) or not varies.any():
+        return None
+    u = dbn.steps.normal_residuals(lagged, np.random.default_rng(0))[:, varies]
+    typical, root_mean = np.median(np.abs(u), axis=0) / _MEDIAN, np.sqrt((u**2).mean(axis=0))
+    is_far = typical > _FACTOR if len(u) >= _FEW_ROWS else np.abs(u).min(axis=0) > _FACTOR_OF_FEW
+    is_near = (len(u) >= _FEW_ROWS) & (typical < 1 / _FACTOR) & (root_mean < 1 / _FACTOR)
+    chosen = is_far if is_far.any() else is_near
+    if not chosen.any():
+        return None
+    ratio = typical[chosen].max() if is_far.any() else typical[chosen].min()
+    names = [name for name, one in zip(dbn.variables, varies, strict=True) if one]
+    return (
+        f"the rows of history are {ratio:.3g} times as far from what the network expects of {_listed(names, chosen)} as its "
+        "noise explains: other units, another level (dbn.at_level), rows out of order or another kind of recording; the "
+        "forecast may be worthless."
+    )
+
+
+def _listed(variables: Sequence[str], chosen: NDArray[np.bool_]) -> str:
+    names = [name for name, is_chosen in zip(variables, chosen, strict=True) if is_chosen]
+    shown = ", ".join(map(repr, names[:5]))
+    return shown + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+
+
+AnyNetwork = TypeVar("AnyNetwork", bound=Network)
+
+
+def at_level(dbn: AnyNetwork, mean: ArrayLike) -> AnyNetwork:
+    """Return the same network with the intercepts of a recording whose (d,) mean is `mean`.
+
+    Curves and products move along: they bend about a recording's own level. The network's own mean is that of simulated
+    rows then.
+    """
+    if dbn.has_kinds:
+        require_linear(dbn, "at_level", "dbn.forecast with the recording's rows as history")
+    level = np.asarray(mean, dtype=np.float64)
+    if level.shape != (dbn.d,) or not np.isfinite(level).all():
+        raise ParameterError(f"mean must be {dbn.d} finite numbers, one for each variable, got {mean!r}.")
+    if not dbn.nodes:
+        return replace(dbn, intercept=level - level @ (dbn.W + dbn.A.sum(axis=0)))
+    # What is linear has no origins that could move.
+    shift, nodes = level if dbn.is_linear else level - stationary_mean(dbn), []
+    for j, node in enumerate(dbn.nodes):
+        within = sum(float(b[0, 0]) * shift[term.sources[0][0]] for term, b in node.parts if term.is_straight)
+        moved = shift[j] - within + (0.0 if dbn.is_linear else known(node.intercept, "intercept"))
+        nodes.append(replace(node, intercept=moved, terms=tuple(term.moved(shift) for term in node.terms)))
+    return dbn.from_nodes(nodes, dbn.variables, dbn.n_lags, dbn.open_edges, dbn.definitions)
+
+
 def forecast(
     dbn: Network,
     history: Rows | None,
@@ -239,9 +200,12 @@ def forecast(
     *,
     n_paths: int = 2000,
     noise: Noise = "gaussian",
+    trend: Trend | None = None,
+    end: float | None = None,
 ) -> Forecast:
     """Mean and, with ``interval=0.9``, bounds of the next `steps` time steps after `history`: `do` with nothing held."""
-    return do(dbn, {}, history, steps, interval, method, random_state, n_paths=n_paths, noise=noise)
+    options: dict[str, Any] = {"n_paths": n_paths, "noise": noise, "trend": trend, "end": end}
+    return do(dbn, {}, history, steps, interval, method, random_state, **options)
 
 
 def do(
@@ -255,8 +219,8 @@ def do(
     *,
     n_paths: int = 2000,
     noise: Noise = "gaussian",
-    course: FloatArray | None = None,
-    seen: FloatArray | None = None,
+    trend: Trend | None = None,
+    end: float | None = None,
 ) -> Forecast:
     """What would follow `history` if variables were held: ``do({"x3": 1.0}, history, steps=5)``.
 
@@ -277,18 +241,21 @@ def do(
         network has curves. With curves all is simulated: the mean is that of the paths, known to sd / sqrt(n_paths).
     noise
         A distribution by name, or residuals to draw from: ``noise=dbn.residuals(data)``
-        (`feddbn.model.mechanisms.draw_noise`).
-    course
-        (steps, d) what is added to every row, where history and interventions are without it
-        (`feddbn.model.courses.forecast_along`).
-    seen
-        (n, d) rows as they were, where the history is without its course. A variable that is 0 or 1 there, or counts from 0
-        on, is kept in its range.
+        (`feddbn.model.step.draw_noise`).
+    trend
+        What was taken off this recording before the network saw it (`feddbn.model.trends.fit_trend`): it is taken off the
+        history and the interventions, which are in the units of the recording, and added to what follows.
+    end
+        Time of the last row of `history` on the clock of the trend; by default its last row.
     """
     steps = whole(1).check("steps", steps)
+    course: FloatArray | float = 0.0
+    if trend is not None:
+        dbn, interventions, history, course = _off_trend(dbn, interventions, history, steps, trend, end)
     start = _start(dbn, history)
     if history is not None:
-        for sentence in doubts(dbn, rows_of(history, dbn.variables, "history", dbn.kinds)):
+        sentence = _doubts(dbn, rows_of(history, dbn.variables, "history", dbn.kinds))
+        if sentence:
             warnings.warn(sentence, HistoryWarning, stacklevel=3)
     values = _held_values(dbn, interventions, steps)
     word("auto", "analytic", "simulation").check("method", method)
@@ -302,16 +269,17 @@ def do(
 
     def simulated() -> tuple[FloatArray, FloatArray]:
         n, rng = whole(2).check("n_paths", n_paths), random_generator(random_state)
-        shocks = dbn.mechanisms.shocks(noise, (n, steps), rng)
+        shocks = dbn.steps.shocks(noise, (n, steps), rng)
         rows = drawn_rows(dbn, start, n, rng)
         return rows, paths_from(dbn, rows, shocks, values)
 
-    beyond, variance = None, dbn.mechanisms.ahead(start.covariance, values)
+    beyond, variance = None, dbn.steps.ahead(start.covariance, values)
     if variance is None:
         rows, paths = simulated()
-        mean, sd, *bounds = outlook(dbn, rows, paths, values, level)
-        if not dbn.mechanisms.has_kinds:
-            beyond = frame(share_beyond(dbn, paths))
+        mean, sd, *bounds = _outlook(dbn, rows, paths, values, level)
+        if not dbn.has_kinds:
+            low, high = ranges_seen(dbn)
+            beyond = frame(np.asarray(((paths < low) | (paths > high)).mean(axis=0)))
         for sentence in _remarks(beyond, method):
             warnings.warn(sentence, CurvesWarning, stacklevel=3)
     else:
@@ -321,55 +289,57 @@ def do(
         bounds = [mean - reach, mean + reach]
         if method == "simulation" and level is not None:
             bounds = list(np.quantile(simulated()[1], [0.5 - level / 2, 0.5 + level / 2], axis=0))
-    if course is not None:
-        mean, bounds = mean + course, [bound + course for bound in bounds]
+    mean, bounds = mean + course, [bound + course for bound in bounds]
     lower, upper = (None if level is None else frame(bound) for bound in bounds)
-    told = outcomes if dbn.mechanisms.has_kinds else ()
+    told = outcomes if dbn.has_kinds else ()
     found = Forecast(frame(mean), lower, upper, frame(sd), level, start.n_inferred, beyond, told)
-    if history is not None and not told:
-        as_seen = rows_of(history, dbn.variables, "history") if seen is None else seen
-        found = _within_range(dbn, found, as_seen, values)
     if not dbn.definitions:
         return found
 
     def drawn() -> FloatArray:
-        rows = paths if variance is None else simulated()[1]
-        return rows if course is None else rows + course
+        return np.asarray((paths if variance is None else simulated()[1]) + course)
 
     units = _defined(dbn, np.vstack([np.zeros(dbn.d), np.eye(dbn.d)]))
-    exact = dbn.mechanisms.ahead(start.covariance, values, units[1:] - units[0])
+    exact = dbn.steps.ahead(start.covariance, values, units[1:] - units[0])
     return _with_defined(dbn, found, None if method == "simulation" else exact, drawn)
 
 
-def _within_range(dbn: Network, found: Forecast, rows: FloatArray, held: FloatArray) -> Forecast:
-    """The forecast with means and bounds cut to what a variable can be that is 0 or 1, or a count, in the rows (n, d) before.
-
-    A network of numbers knows no such limits. Where it would pass them, that is warned of. What is held stays as it is.
+def _off_trend(
+    dbn: Network, held: Held, history: Rows | None, steps: int, trend: Trend, end: float | None
+) -> tuple[Network, Held, Rows | None, FloatArray | float]:
+    """The network at the level of rows without their trend, what is held and the history without it, and what is to be added
+    to what follows.
     """
-    lowest, highest = np.full(dbn.d, -np.inf), np.full(dbn.d, np.inf)
-    for j in range(dbn.d):
-        seen = rows[np.isfinite(rows[:, j]), j]
-        if len(seen) >= _FEW_ROWS and seen.min() == 0 < seen.max() and np.all(seen == np.rint(seen)):
-            lowest[j], highest[j] = 0.0, 1.0 if seen.max() == 1 else np.inf
-    free = np.isnan(held)
-    cut, beyond = dict[str, Any](), np.zeros(dbn.d, dtype=bool)
-    for part in ("mean", "lower", "upper"):
-        given: pd.DataFrame | None = getattr(found, part)
-        if given is not None:
-            values = given.to_numpy()
-            limited = np.where(free, np.clip(values, lowest, highest), values)
-            beyond |= (limited != values).any(axis=0)
-            cut[part] = pd.DataFrame(limited, given.index, given.columns)
-    if not beyond.any():
-        return found
-    warnings.warn(
-        f"{_listed(dbn.variables, beyond)}: only 0 and 1, or counts, in the history, but this network takes them for any "
-        "number. The forecast would leave their range, so it was cut there; feddbn.MixedDBN (--method mixed) forecasts "
-        "probabilities and counts.",
-        HistoryWarning,
-        stacklevel=4,
-    )
-    return replace(found, **cut)
+    if trend.variables != dbn.variables:
+        raise ParameterError(
+            f"trend is one of {', '.join(trend.variables[:10])}, but the network has {', '.join(dbn.variables[:10])}."
+        )
+    if dbn.has_kinds:
+        require_linear(dbn, "a trend", "dbn.do(held, history, steps)")
+    if not dbn.is_linear:
+        # A curve is a function of the value itself, so the level is not taken off before.
+        if trend.nuisance.degree or trend.nuisance.periods:
+            raise ParameterError(
+                "trend has more than a level, along which a network with curves cannot go on; fit one with degree=0 and no "
+                "periods."
+            )
+        return at_level(dbn, trend.coefficients[0]), held, history, 0.0
+    last = trend.span[1] if end is None else float(end)
+    ahead = trend.at(last + np.arange(1.0, steps + 1))
+    rest: Rows | None = None
+    if history is not None:
+        rows = rows_of(history, dbn.variables, "history")
+        rest = rows - trend.at(last - np.arange(len(rows), dtype=np.float64)[::-1])
+        if isinstance(history, pd.DataFrame):
+            rest = pd.DataFrame(rest, index=history.index, columns=list(dbn.variables))
+    found: dict[str | int, Any] = {}
+    for key, given in held.items() if isinstance(held, Mapping) else ():
+        off = ahead[:, variable_index(key, dbn.variables, "an intervention")]
+        # What is no number and no series of them is left to be refused.
+        is_fine = is_number(given) or np.shape(given) == off.shape
+        found[key] = np.asarray(given, dtype=np.float64) - off if is_fine else given
+    # Off its trend a recording has the level 0.
+    return at_level(dbn, np.zeros(dbn.d)), found if isinstance(held, Mapping) else held, rest, ahead
 
 
 def _defined(dbn: Network, rows: FloatArray) -> FloatArray:
@@ -403,19 +373,11 @@ def _with_defined(
     return replace(found, **wider)
 
 
-class Outlook(NamedTuple):
-    """(steps, m) what is expected of outcomes, standard deviations, and bounds, NaN where a variable has levels."""
-
-    mean: FloatArray
-    sd: FloatArray
-    lower: FloatArray
-    upper: FloatArray
-
-
-def outlook(
+def _outlook(
     dbn: Network, start: FloatArray, paths: FloatArray, held: FloatArray, level: float | None
-) -> Outlook:
-    """What paths (n, steps, d) from `start` (1 or n, p, d) say, with variables held at `held` (steps, d), NaN where free.
+) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    """(steps, m) mean, sd and bounds (NaN of levels) of paths (n, steps, d) from `start` (1 or n, p, d), with variables held
+    at `held` (steps, d), NaN where free.
 
     With variables of other kinds the mean is not that of the paths, but that over paths of what is expected given the
     causes on the path: closer to the truth with the same number of paths, and exact where the causes are known.
@@ -429,7 +391,7 @@ def outlook(
     for t in range(steps):
         rows = whole[:, t : t + p + 1][:, ::-1].reshape(len(paths), -1)
         free = np.flatnonzero(np.isnan(held[t])).tolist()
-        for j, expected in zip(free, dbn.mechanisms.expected(rows, free) or (), strict=False):
+        for j, expected in zip(free, dbn.steps.expected(rows, free), strict=False):
             mean[t, columns[j]] = expected.mean(axis=0)
     sd, bounds = shown.std(axis=0), np.full((2, steps, shown.shape[2]), np.nan)
     quantiles = [0.5, 0.5] if level is None else [0.5 - level / 2, 0.5 + level / 2]
@@ -440,7 +402,7 @@ def outlook(
             # Whole numbers for counts: no value between two that can be seen.
             method: Literal["inverted_cdf", "linear"] = "inverted_cdf" if kind.name == "count" else "linear"
             bounds[:, :, here] = np.quantile(shown[:, :, here], quantiles, axis=0, method=method)
-    return Outlook(mean, np.where(is_held, 0.0, sd), *bounds)
+    return mean, np.where(is_held, 0.0, sd), bounds[0], bounds[1]
 
 
 def _remarks(beyond: pd.DataFrame | None, method: IntervalMethod) -> list[str]:
@@ -470,7 +432,7 @@ def sample_paths(
 ) -> FloatArray:
     """(n_paths, steps, d) independent futures of one history."""
     start = _start(dbn, history)
-    shocks = dbn.mechanisms.shocks(noise, (n_paths, steps), rng)
+    shocks = dbn.steps.shocks(noise, (n_paths, steps), rng)
     rows = drawn_rows(dbn, start, n_paths, rng)
     return paths_from(dbn, rows, shocks, _held_values(dbn, held or {}, steps))
 
@@ -478,7 +440,7 @@ def sample_paths(
 def _start(dbn: Network, history: Rows | None) -> State:
     """The rows x_{t-p}, ..., x_{t-1} before the first step, and how sure they are."""
     p = dbn.n_lags
-    if history is None and dbn.mechanisms.has_kinds:
+    if history is None and dbn.has_kinds:
         # Levels have no mean to begin at.
         return known_state(np.full((p, dbn.d), np.nan))
     if history is None:
@@ -497,7 +459,7 @@ def _held_values(dbn: Network, held: Held, steps: int) -> FloatArray:
     for key, given in held.items():
         column = variable_index(key, dbn.variables, "an intervention")
         kind = dbn.kinds[column]
-        position = level_position(given, kind)
+        position: float | None = kind.position(given)
         if is_number(given) or position is not None:
             if position is None:
                 alone = np.array([float(given)])  # type: ignore[arg-type]

@@ -1,13 +1,13 @@
-"""Arrays, edges and graphs of a network, and back; curves, products and distributions as plain objects (docs/schema.md).
+"""Arrays, edges and graphs of a network, and back.
 
 `AncestralGraph` is what data can tell where some causes are not seen: a graph over lags with a mark at each end of its edges.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -15,154 +15,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from feddbn.core.ancestral.marks import WORDS, Marks
 from feddbn.core.arrays import BoolArray, FloatArray
-from feddbn.core.kinds import Kind
-from feddbn.errors import DataError, FileError, ParameterError
-from feddbn.model.conditionals import Conditional, link_scale
-from feddbn.model.curves import Curve, Product
+from feddbn.errors import DataError, ParameterError
 from feddbn.model.dynamics import require_linear
-from feddbn.model.effects import standardised_weights
+from feddbn.model.effects import shapes, signs, sizes_by_source, standardised_weights
 from feddbn.model.network import Network
+from feddbn.model.nodes import LINKS
 from feddbn.settings import is_number
 from feddbn.shown import Shown
 
-__all__ = [
-    "MEANINGS",
-    "AncestralGraph",
-    "Parts",
-    "StoredParts",
-    "edge_table",
-    "lingam_arrays",
-    "parts_of",
-    "parts_of_edges",
-    "plain_parts",
-    "stack_of_lingam",
-    "stack_of_tigramite",
-    "summary_graph",
-    "tigramite_arrays",
-    "time_series_graph",
-]
-
-
-class StoredParts(TypedDict):
-    """What a network has beside its arrays."""
-
-    curves: tuple[Curve, ...]
-    products: tuple[Product, ...]
-    conditionals: tuple[Conditional, ...]
-
-
-def plain_parts(dbn: Network) -> dict[str, list[dict[str, Any]]]:
-    """Key -> one object for each curve, product and variable; a key without any is left out."""
-    names = dbn.variables
-    curves = [
-        {
-            "source": names[curve.source],
-            "target": names[curve.target],
-            "lag": curve.lag,
-            "basis": curve.basis,
-            "origin": curve.origin,
-            "scale": curve.scale,
-            "coefficients": list(curve.coefficients),
-            "covariance": [list(row) for row in curve.covariance],
-        }
-        for curve in dbn.curves
-    ]
-    products = [
-        {
-            "sources": [names[product.first], names[product.second]],
-            "target": names[product.target],
-            "lag": product.lag,
-            "weight": product.weight,
-            "origins": list(product.origins),
-            "scales": list(product.scales),
-        }
-        for product in dbn.products
-    ]
-    conditionals = [
-        {
-            "variable": name,
-            "kind": node.kind.name,
-            "levels": list(node.kind.levels),
-            **({"recorded": [list(pair) for pair in node.kind.recorded]} if node.kind.recorded else {}),
-            "intercept": node.intercept.tolist(),
-            "dispersion": node.dispersion,
-            "causes": [
-                {"source": names[i], "lag": lag, "effects": effect.tolist()}
-                for (i, lag), effect in zip(node.parents, node.effects, strict=True)
-            ],
-            "covariance": [] if node.covariance is None else node.covariance.tolist(),
-        }
-        for name, node in zip(names, dbn.conditionals, strict=bool(dbn.conditionals))
-    ]
-    found = {"curves": curves, "products": products, "conditionals": conditionals}
-    return {key: plain for key, plain in found.items() if plain}
-
-
-def parts_of(stored: Mapping[str, Any], variables: Sequence[str], where: str) -> StoredParts:
-    """Inverse of `plain_parts`, for a network of `variables`; a key that is not there has none."""
-    place = {name: k for k, name in enumerate(variables)}
-    found: dict[str, Any] = {}
-    for key, build in _PARTS.items():
-        given = stored.get(key)
-        if given is not None and not isinstance(given, list):
-            raise FileError(f"{where} is damaged: {key!r} is not a list.")
-        try:
-            if given and key == "conditionals":
-                by_name = {one["variable"]: one for one in given}
-                if len(given) != len(variables):
-                    raise ValueError
-                given = [by_name[name] for name in variables]
-            found[key] = tuple(build(one, place) for one in given or ())
-        except ParameterError as error:
-            raise FileError(f"{where} is damaged: in {key!r}, {error}") from None
-        except (KeyError, TypeError, ValueError):
-            each = ", or not one for each variable" if key == "conditionals" else ""
-            raise FileError(
-                f"{where} is damaged: {key!r} has an entry that lacks a key or names no variable of the network{each}."
-            ) from None
-    return StoredParts(curves=found["curves"], products=found["products"], conditionals=found["conditionals"])
-
-
-def _curve(stored: Mapping[str, Any], place: Mapping[str, int]) -> Curve:
-    return Curve(
-        place[stored["source"]],
-        place[stored["target"]],
-        stored["lag"],
-        stored["origin"],
-        stored["scale"],
-        stored["coefficients"],
-        stored["basis"],
-        stored.get("covariance") or (),
-    )
-
-
-def _product(stored: Mapping[str, Any], place: Mapping[str, int]) -> Product:
-    first, second = (place[name] for name in stored["sources"])
-    origins, scales = tuple(stored["origins"]), tuple(stored["scales"])
-    if first > second:
-        first, second, origins, scales = second, first, origins[::-1], scales[::-1]
-    return Product(first, second, place[stored["target"]], stored["lag"], stored["weight"], origins, scales)
-
-
-def _conditional(stored: Mapping[str, Any], place: Mapping[str, int]) -> Conditional:
-    recorded = tuple((name, position) for name, position in stored.get("recorded") or ())
-    causes = stored["causes"]
-    return Conditional(
-        Kind(stored["kind"], tuple(stored["levels"]), recorded),
-        tuple((place[cause["source"]], cause["lag"]) for cause in causes),
-        stored["intercept"],
-        tuple(np.array(cause["effects"], dtype=np.float64) for cause in causes),
-        stored["dispersion"],
-        np.array(stored.get("covariance") or [], dtype=np.float64),
-    )
-
-
-_PARTS: Mapping[str, Callable[[Mapping[str, Any], Mapping[str, int]], Curve | Product | Conditional]] = {
-    "curves": _curve,
-    "products": _product,
-    "conditionals": _conditional,
-}
-"""Every key, and what reads one of its objects."""
+Kept = TypeVar("Kept", bound=Network)
+"""The class of the network that is made."""
 
 
 def lingam_arrays(dbn: Network) -> FloatArray:
@@ -171,21 +33,22 @@ def lingam_arrays(dbn: Network) -> FloatArray:
     return np.ascontiguousarray(dbn.adjacency_matrices.transpose(0, 2, 1))
 
 
-def stack_of_lingam(matrices: ArrayLike) -> FloatArray:
-    """(n_lags+1, d, d) ``[from, to]`` from lingam's ``[to, from]``."""
+def network_of_lingam(made: type[Kept], matrices: ArrayLike, variables: Sequence[str] | None = None) -> Kept:
+    """Network of ``VARLiNGAM.adjacency_matrices_``, without intercept and noise."""
     stack = np.asarray(matrices, dtype=np.float64)
     if stack.ndim != 3 or stack.shape[0] < 1 or stack.shape[1] != stack.shape[2]:
         raise ParameterError(
             f"lingam's adjacency matrices must have shape (n_lags+1, d, d), got {stack.shape}."
         )
-    return np.ascontiguousarray(stack.transpose(0, 2, 1))
+    stack = np.ascontiguousarray(stack.transpose(0, 2, 1))
+    return made(stack[0], stack[1:], variables, None, None)
 
 
 def tigramite_arrays(dbn: Network) -> tuple[NDArray[np.str_], FloatArray]:
     """(graph, val_matrix), both (d, d, n_lags+1), entry [from, to, lag].
 
     At lag 0 tigramite wants both halves: ``graph[i, j, 0] = '-->'`` with ``graph[j, i, 0] = '<--'`` and a
-    symmetric val_matrix, so each edge of W appears twice and `stack_of_tigramite` reads the direction off
+    symmetric val_matrix, so each edge of W appears twice and `network_of_tigramite` reads the direction off
     the graph. An edge whose direction is open is ``'o-o'`` in both halves.
     """
     require_linear(dbn, "tigramite's form", "dbn.to_json, or dbn.edges() for average slopes")
@@ -203,8 +66,12 @@ def tigramite_arrays(dbn: Network) -> tuple[NDArray[np.str_], FloatArray]:
     return graph, values
 
 
-def stack_of_tigramite(graph: Any, val_matrix: ArrayLike) -> FloatArray:
-    """(n_lags+1, d, d) weights ``[from, to]``; every link must be directed ('-->' or, at lag 0, '<--')."""
+def network_of_tigramite(
+    made: type[Kept], graph: Any, val_matrix: ArrayLike, variables: Sequence[str] | None = None
+) -> Kept:
+    """Network of a tigramite graph, of which every link must be directed ('-->' or, at lag 0, '<--'), with its values as
+    weights; without intercept and noise.
+    """
     marks, values = np.asarray(graph), np.asarray(val_matrix, dtype=np.float64)
     if marks.ndim != 3 or marks.shape[0] != marks.shape[1] or marks.shape != values.shape:
         raise ParameterError(
@@ -228,26 +95,12 @@ def stack_of_tigramite(graph: Any, val_matrix: ArrayLike) -> FloatArray:
         raise ParameterError(
             "graph[i, j, 0] = '-->' requires graph[j, i, 0] = '<--', and the other way round."
         )
-    return np.ascontiguousarray(np.where(marks == "-->", values, 0.0).transpose(2, 0, 1))
+    stack = np.ascontiguousarray(np.where(marks == "-->", values, 0.0).transpose(2, 0, 1))
+    return made(stack[0], stack[1:], variables, None, None)
 
 
 if TYPE_CHECKING:
     import networkx as nx
-
-
-class Parts(TypedDict):
-    """What the constructor of a network takes."""
-
-    W: FloatArray
-    A: FloatArray
-    variables: tuple[str, ...]
-    intercept: FloatArray | None
-    noise_variances: FloatArray | None
-    open_edges: tuple[tuple[str, str], ...]
-    curves: NotRequired[tuple[Curve, ...]]
-    products: NotRequired[tuple[Product, ...]]
-    conditionals: NotRequired[tuple[Conditional, ...]]
-    definitions: NotRequired[Mapping[str, str]]
 
 
 def edge_table(dbn: Network, threshold: float = 0.0) -> pd.DataFrame:
@@ -255,7 +108,7 @@ def edge_table(dbn: Network, threshold: float = 0.0) -> pd.DataFrame:
     source, target.
 
     `standardised` is the weight in standard deviations (`feddbn.model.effects`), NaN where the noise is not known;
-    `oriented` is False where the contemporaneous direction is open. With curves, `weight` is the average slope, the size of
+    `oriented` is False where the contemporaneous direction is open. With curves, `weight` is the straight part, the size of
     an effect (standard deviation of the effect over that of its source) is compared with the threshold, and a column
     `shape` says linear, curved or product (the source acts together with another, whether or not it has a curve of
     its own). With variables of other kinds, `weight` is a coefficient on the `scale` of the target (value, log value,
@@ -263,11 +116,8 @@ def edge_table(dbn: Network, threshold: float = 0.0) -> pd.DataFrame:
     NaN where there is none), and `kind` the kind of the target; `DBN.coefficients` has them one by one.
     """
     stack, is_there = dbn.adjacency_matrices, np.abs(dbn.adjacency_matrices) > threshold
-    if dbn.bends:
-        stack = dbn.mechanisms.slopes()
-        is_there = (
-            dbn.is_edge & (dbn.mechanisms.sizes_by_source() > threshold) if threshold > 0 else dbn.is_edge
-        )
+    if not dbn.is_linear:
+        is_there = dbn.is_edge & (sizes_by_source(dbn) > threshold) if threshold > 0 else dbn.is_edge
     lag, i, j = np.nonzero(is_there)
     names = np.asarray(dbn.variables, dtype=object)
     table = pd.DataFrame(
@@ -280,23 +130,21 @@ def edge_table(dbn: Network, threshold: float = 0.0) -> pd.DataFrame:
             "oriented": dbn.is_oriented[lag, i, j],
         }
     )
-    if dbn.mechanisms.has_kinds:
-        single = dbn.mechanisms.signs()[lag, i, j] & np.array(
-            [dbn.kinds[k].name != "continuous" for k in j], dtype=bool
-        )
+    if dbn.has_kinds:
+        single = signs(dbn)[lag, i, j] & np.array([dbn.kinds[k].name != "continuous" for k in j], dtype=bool)
         table["kind"] = [dbn.kinds[k].name for k in j]
-        table["scale"] = [link_scale(dbn.kinds[k]) for k in j]
+        table["scale"] = [LINKS[dbn.kinds[k].name] for k in j]
         with np.errstate(over="ignore"):
             table["ratio"] = np.where(single, np.exp(stack[lag, i, j]), np.nan)
-    elif dbn.bends:
-        table["shape"] = dbn.mechanisms.shapes()[lag, i, j]
+    elif not dbn.is_linear:
+        table["shape"] = shapes(dbn)[lag, i, j]
     return table
 
 
-def parts_of_edges(
-    edges: pd.DataFrame, variables: Sequence[str] | None = None, n_lags: int | None = None
-) -> Parts:
-    """Weights of a frame source, target, lag[, weight, oriented].
+def network_of_edges(
+    made: type[Kept], edges: pd.DataFrame, variables: Sequence[str] | None = None, n_lags: int | None = None
+) -> Kept:
+    """Network of a frame source, target, lag[, weight, oriented], without intercept and noise.
 
     Without `variables` they are those that occur, in order of appearance; without `n_lags` the largest lag
     is taken.
@@ -306,42 +154,37 @@ def parts_of_edges(
             raise DataError(
                 f"the edge list lacks the column {column!r}; it needs source, target, lag and weight."
             )
-    source, target = [str(v) for v in edges["source"]], [str(v) for v in edges["target"]]
-    names = tuple(dict.fromkeys(name for pair in zip(source, target, strict=True) for name in pair))
-    if variables is not None:
-        unknown = [name for name in names if name not in set(variables)]
-        if unknown:
-            raise DataError(f"the edge list names {unknown[0]!r}, which is not among the given variables.")
-        names = tuple(variables)
-    lags = [_lag(value) for value in edges["lag"]]
-    p = max(lags, default=0) if n_lags is None else int(n_lags)
-    weights = list(edges["weight"]) if "weight" in edges.columns else [1.0] * len(edges)
-    stack = np.zeros((p + 1, len(names), len(names)))
-    position = {name: k for k, name in enumerate(names)}
-    seen = set()
-    for s, t, lag, weight in zip(source, target, lags, weights, strict=True):
-        if lag > p:
-            raise DataError(f"the edge {s} -> {t} has lag {lag}, which is beyond n_lags={p}.")
-        if (s, t, lag) in seen:
-            raise DataError(f"the edge {s} -> {t} at lag {lag} is listed twice.")
-        if not is_number(weight):
-            raise DataError(f"the edge {s} -> {t} at lag {lag} has a weight that is not a finite number.")
-        seen.add((s, t, lag))
-        stack[lag, position[s], position[t]] = float(weight)
-    oriented = [_truth(v) for v in edges["oriented"]] if "oriented" in edges.columns else [True] * len(edges)
-    rows = zip(source, target, lags, oriented, strict=True)
-    return Parts(
-        W=stack[0],
-        A=stack[1:],
-        variables=names,
-        intercept=None,
-        noise_variances=None,
-        open_edges=tuple(
-            (s, t)
-            for s, t, lag, known in rows
-            if lag == 0 and not known and stack[0, position[s], position[t]] != 0
-        ),
+    ends = [
+        (str(s), str(t), _lag(lag))
+        for s, t, lag in zip(edges["source"], edges["target"], edges["lag"], strict=True)
+    ]
+    names = (
+        tuple(dict.fromkeys(name for s, t, _ in ends for name in (s, t)))
+        if variables is None
+        else tuple(variables)
     )
+    p = max((lag for *_, lag in ends), default=0) if n_lags is None else int(n_lags)
+    weights = list(edges["weight"]) if "weight" in edges.columns else [1.0] * len(ends)
+    oriented = [_truth(v) for v in edges["oriented"]] if "oriented" in edges.columns else [True] * len(ends)
+    stack, place = np.zeros((p + 1, len(names), len(names))), {name: k for k, name in enumerate(names)}
+    for k, ((s, t, lag), weight) in enumerate(zip(ends, weights, strict=True)):
+        why = {
+            "names a variable that is not among the given ones": not {s, t} <= place.keys(),
+            f"is beyond n_lags={p}": lag > p,
+            "is listed twice": (s, t, lag) in ends[:k],
+            "has a weight that is not a finite number": not is_number(weight),
+        }
+        if any(why.values()):
+            raise DataError(
+                f"the edge {s} -> {t} at lag {lag} {next(text for text, is_so in why.items() if is_so)}."
+            )
+        stack[lag, place[s], place[t]] = float(weight)
+    is_open = [
+        not known and lag == 0 and weight != 0
+        for (*_, lag), weight, known in zip(ends, weights, oriented, strict=True)
+    ]
+    pairs = [(s, t) for (s, t, _), is_one in zip(ends, is_open, strict=True) if is_one]
+    return made(stack[0], stack[1:], names, None, None, pairs)
 
 
 def time_series_graph(dbn: Network) -> nx.DiGraph:
@@ -357,7 +200,7 @@ def time_series_graph(dbn: Network) -> nx.DiGraph:
             if lag == 0:
                 numbers = {"intercept": dbn.intercept, "noise_variance": dbn.noise_variances}
                 extra = {key: float(value[k]) for key, value in numbers.items() if value is not None}
-            if dbn.mechanisms.has_kinds:
+            if dbn.has_kinds:
                 extra["kind"] = dbn.kinds[k].name
             graph.add_node(f"{name}_lag{lag}", variable=name, lag=lag, position=k, **extra)
     oriented = dbn.is_oriented
@@ -368,32 +211,6 @@ def time_series_graph(dbn: Network) -> nx.DiGraph:
             weight=float(dbn.adjacency_matrices[lag, i, j]),
             lag=int(lag),
             oriented=bool(oriented[lag, i, j]),
-        )
-    return graph
-
-
-def summary_graph(dbn: Network) -> nx.DiGraph:
-    """Graph over the d variables: an edge for every pair linked at some lag, with lags, weights and strength.
-
-    `lags` and `weights` are lists in order of lag; `strength` is the weight of largest absolute value,
-    with its sign; `oriented` is False where the contemporaneous edge has an open direction.
-    """
-    import networkx as nx
-
-    graph = nx.DiGraph(n_lags=dbn.n_lags)
-    for name, kind in zip(dbn.variables, dbn.kinds, strict=True):
-        graph.add_node(name, **({"kind": kind.name} if dbn.mechanisms.has_kinds else {}))
-    stack, is_edge = dbn.adjacency_matrices, dbn.is_edge
-    for i, j in np.argwhere(is_edge.any(axis=0)):
-        lags = np.flatnonzero(is_edge[:, i, j])
-        weights = stack[lags, i, j]
-        graph.add_edge(
-            dbn.variables[i],
-            dbn.variables[j],
-            lags=[int(lag) for lag in lags],
-            weights=[float(w) for w in weights],
-            strength=float(weights[np.abs(weights).argmax()]),
-            oriented=(dbn.variables[i], dbn.variables[j]) not in dbn.open_edges,
         )
     return graph
 

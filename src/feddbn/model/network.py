@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from types import MappingProxyType
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -22,25 +21,11 @@ from feddbn.core.kinds import CONTINUOUS, Kind
 from feddbn.core.statistics.moments import Moments
 from feddbn.data.tables import plain_frame
 from feddbn.errors import DataError, ParameterError
-from feddbn.model.conditionals import Conditional, Weights, check_agreement, checked_conditionals, weights_of
-from feddbn.model.curves import Curve, Product
 from feddbn.model.definitions import without_defined
-from feddbn.model.mechanisms import Additive, Generalised, Linear, Mechanisms, causes_first, known
+from feddbn.model.nodes import Node, Part, check_nodes, edges_of, nodes_of, weights_of
+from feddbn.model.step import LinearSteps, Steps, causes_first
 from feddbn.settings import whole
 from feddbn.words import counted
-
-__all__ = [
-    "Network",
-    "RandomState",
-    "Rows",
-    "check_network",
-    "edge_at",
-    "level_position",
-    "random_generator",
-    "rows_of",
-    "segments_of",
-    "variable_index",
-]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -61,13 +46,9 @@ class Network:
         (d,) variances of u_t, 1 unless given; None: not known.
     open_edges
         (from, to) by name: edges of W that are there, but whose direction the data do not tell; empty if none is known.
-    curves
-        The curved parts of edges, by lag, source and target; empty for a linear network.
-    products
-        What pairs of variables do together; empty for a linear network.
-    conditionals
-        The distribution of every variable given its causes, for variables of any kind; empty if all is linear or curved.
-        W and A then hold a weight for every effect (`feddbn.model.conditionals`), and nothing is computed from them.
+    nodes
+        What every variable does given its causes (`feddbn.model.nodes.Node`); empty where the numbers above say all. The
+        numbers are views of them (`weights_of`).
     definitions
         Name -> formula of variables that forecasts show beside those of the network (`feddbn.model.definitions`).
     """
@@ -78,9 +59,7 @@ class Network:
     intercept: FloatArray | None
     noise_variances: FloatArray | None
     open_edges: tuple[tuple[str, str], ...]
-    curves: tuple[Curve, ...]
-    products: tuple[Product, ...]
-    conditionals: tuple[Conditional, ...]
+    nodes: tuple[Node, ...]
     definitions: Mapping[str, str]
 
     def __init__(
@@ -92,9 +71,7 @@ class Network:
         noise_variances: FloatArray | float | None = 1.0,
         open_edges: Iterable[tuple[str, str]] = (),
         *,
-        curves: Iterable[Curve] = (),
-        products: Iterable[Product] = (),
-        conditionals: Iterable[Conditional] = (),
+        nodes: Iterable[Node] = (),
         definitions: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         W, A = _numbers(W, "W"), _numbers(A, "A")
@@ -108,44 +85,65 @@ class Network:
             raise ParameterError(
                 f"variables must be {d} different names, got {len(names)} ({len(set(names))} different)."
             )
-        nodes = checked_conditionals(conditionals, d, len(A)) if conditionals else ()
-        usual = weights_of(nodes, len(A)) if nodes else None
-        c = _each(intercept, "intercept", 0.0, d, usual and usual.intercept)
-        v = _each(noise_variances, "noise_variances", 1.0, d, usual and usual.noise_variances)
-        for array in (W, A, c, v):
-            if array is None:
-                continue
-            if not np.all(np.isfinite(array)):
+        nodes = check_nodes(nodes, len(A))
+        if nodes:
+            stands = weights_of(nodes, len(A))
+            told = zip((intercept, noise_variances), stands[2:], strict=True)
+            agree = all(
+                np.ndim(x) == 0 or own is None or np.allclose(x, own) for x, own in told if x is not None
+            )
+            if len(nodes) != d or not (np.allclose(stands.W, W) and np.allclose(stands.A, A) and agree):
                 raise ParameterError(
-                    "a DBN needs finite weights, intercepts and variances; NaN or infinity was given."
+                    "the numbers are not what nodes say; make the network by DBN.from_nodes(nodes, variables)."
                 )
-            array.setflags(write=False)
+            W, A, intercept, noise_variances = stands
+        c, v = _each(intercept, "intercept", d), _each(noise_variances, "noise_variances", d)
+        arrays = {"W": W, "A": A, "intercept": c, "noise_variances": v}
+        for array in arrays.values():
+            if array is not None:
+                if not np.all(np.isfinite(array)):
+                    raise ParameterError(
+                        "a DBN needs finite weights, intercepts and variances; NaN or infinity was given."
+                    )
+                array.setflags(write=False)
         if v is not None and np.any(v < 0):
             raise ParameterError(f"noise_variances must not be negative, got {v.min():g}.")
-        for field_name, value in (
-            ("W", W),
-            ("A", A),
-            ("variables", names),
-            ("intercept", c),
-            ("noise_variances", v),
-            ("curves", _placed(curves, Curve, "curves", d, len(A))),
-            ("products", _placed(products, Product, "products", d, len(A))),
-            ("conditionals", nodes),
-            ("definitions", _definitions(definitions, names)),
-        ):
+        rest = {"variables": names, "nodes": nodes, "definitions": _definitions(definitions, names)}
+        for field_name, value in {**arrays, **rest}.items():
             object.__setattr__(self, field_name, value)
-        if self.definitions and any(node.kind.name != "continuous" for node in nodes):
+        if self.definitions and self.has_kinds:
             raise ParameterError("definitions are of numbers; this network has variables of other kinds.")
-        if usual is not None:
-            check_agreement(usual, Weights(W, A, known(c, "intercept"), known(v, "noise_variances")))
-            if self.curves or self.products:
-                raise ParameterError("a network has curves and products, or conditionals, not both.")
         within = self.is_edge[0]
-        if (self.parts or nodes) and len(causes_first(within)) < d:
+        if not self.is_linear and sum(map(len, causes_first(within))) < d:
             raise ParameterError(
-                "curves, products and conditionals need contemporaneous effects without a cycle; W has one."
+                "nodes that are not linear need contemporaneous effects without a cycle; W has one."
             )
         object.__setattr__(self, "open_edges", _open_edges(open_edges, within, names))
+
+    @classmethod
+    def from_nodes(
+        cls,
+        nodes: Iterable[Node],
+        variables: Sequence[str] | None = None,
+        n_lags: int | None = None,
+        open_edges: Iterable[tuple[str, str]] = (),
+        definitions: Mapping[str, str] = MappingProxyType({}),
+    ) -> Self:
+        """Network of one node per variable; without `n_lags` the largest lag of a cause is taken."""
+        nodes = tuple(nodes)
+        largest = max((lag for node in nodes for _, lag in getattr(node, "causes", ())), default=0)
+        stands = weights_of(check_nodes(nodes, p := largest if n_lags is None else int(n_lags)), p)
+        return cls(stands.W, stands.A, variables, open_edges=open_edges, nodes=nodes, definitions=definitions)
+
+    def with_parts(self, parts: Iterable[Part]) -> Self:
+        """The same network of numbers with curves or products beside its straight effects."""
+        parts = tuple(parts)
+        if not parts:
+            return self
+        if self.nodes:
+            raise ParameterError("parts are added to a network of W and A; give them all at once.")
+        nodes = nodes_of(self.W, self.A, self.intercept, self.noise_variances, parts)
+        return self.from_nodes(nodes, self.variables, self.n_lags, self.open_edges, self.definitions)
 
     @classmethod
     def from_moments(
@@ -187,57 +185,58 @@ class Network:
         """(p+1, d, d): W first, then A_1, ..., A_p, all ``[from, to]``."""
         return np.concatenate([self.W[None], self.A])
 
+    def node(self, variable: str | int) -> Node:
+        """What one variable does given its causes, of a linear network too."""
+        j = variable_index(variable, self.variables, "variable")
+        return (self.nodes or nodes_of(self.W, self.A, self.intercept, self.noise_variances))[j]
+
     @property
-    def parts(self) -> tuple[Curve | Product, ...]:
-        """Curves, then products."""
-        return *self.curves, *self.products
+    def parts(self) -> tuple[Part, ...]:
+        """The terms that are no straight effects, with their targets and coefficients, by lag, causes and target."""
+        found = [
+            Part(j, term, b)
+            for j, node in enumerate(self.nodes)
+            for term, b in node.parts
+            if not term.is_straight
+        ]
+        found.sort(key=lambda part: ([(lag, i) for i, lag in part.term.sources], part.target))
+        return tuple(found)
 
     @property
     def units(self) -> dict[int, tuple[float, float]]:
         """Variable -> origin and scale of its functions; only those that have some."""
-        return {k: units for part in reversed(self.parts) for k, units in part.units.items()}
-
-    @property
-    def bends(self) -> bool:
-        """Whether some effect is no straight line: it has curves, products or distributions of other kinds.
-
-        What is computed from the numbers depends on that.
-        """
-        return bool(self.mechanisms.bends)
+        return {i: units for part in reversed(self.parts) for i, units in part.term.units.items()}
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
-        """What the values of each variable are; all continuous without `conditionals`."""
-        return tuple(node.kind for node in self.conditionals) or (CONTINUOUS,) * self.d
+        """What the values of each variable are."""
+        return tuple(node.kind for node in self.nodes) or (CONTINUOUS,) * self.d
 
     @cached_property
-    def mechanisms(self) -> Mechanisms:
-        """What its variables do given their causes; all that is computed from the network by paths or rows reads this."""
-        if self.conditionals:
-            return Generalised(self.conditionals, self.adjacency_matrices, causes_first(self.is_edge[0]))
-        numbers = (self.W, self.A, self.intercept, self.noise_variances)
-        if self.parts:
-            return Additive.of(*numbers, self.is_edge[0], self.parts)
-        return Linear(*numbers)
+    def has_kinds(self) -> bool:
+        """Whether some variable is no plain number."""
+        return any(kind.name != "continuous" for kind in self.kinds)
+
+    @cached_property
+    def is_linear(self) -> bool:
+        """Whether every effect is a straight line with noise added: formulas then say what simulated paths say of others."""
+        return not self.has_kinds and not self.parts
+
+    @cached_property
+    def steps(self) -> Steps:
+        """How its variables go on; all that is computed by paths or rows reads this."""
+        if self.is_linear:
+            return LinearSteps(self.W, self.A, self.intercept, self.noise_variances)
+        return Steps(self.nodes, self.n_lags, self.is_edge[0])
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "mechanisms"}
-
-    @property
-    def is_linear(self) -> bool:
-        """Whether every effect is a straight line."""
-        return not self.bends
+        return {name: value for name, value in self.__dict__.items() if name != "steps"}
 
     @property
     def is_edge(self) -> BoolArray:
-        """(p+1, d, d) where there is an effect: a weight that is not 0, a curve, a part in a product, a cause."""
+        """(p+1, d, d) where there is an effect: a weight that is not 0, or any term of a node."""
         found: BoolArray = np.asarray(self.adjacency_matrices != 0)
-        for part in self.parts:
-            found[part.lag, list(part.sources), part.target] = True
-        for target, node in enumerate(self.conditionals):
-            for source, lag in node.parents:
-                found[lag, source, target] = True
-        return found
+        return found | edges_of(self.nodes, self.n_lags) if self.nodes else found
 
     @property
     def is_oriented(self) -> BoolArray:
@@ -249,15 +248,12 @@ class Network:
         return known
 
 
-def _each(
-    value: FloatArray | float | None, name: str, default: float, d: int, usual: FloatArray | None
-) -> FloatArray | None:
-    """One number for each variable; those of conditionals (`usual`) where nothing else is said. None: not known."""
+def _each(value: FloatArray | float | None, name: str, d: int) -> FloatArray | None:
+    """One number for each variable; None: not known."""
     if value is None:
-        return usual
+        return None
     found = np.array(value, dtype=np.float64)
-    if not found.ndim:
-        found = np.full(d, found) if usual is None or found != default else usual
+    found = found if found.ndim else np.full(d, found)
     if found.shape != (d,):
         raise ParameterError(f"{name} must have shape ({d},), got {found.shape}.")
     return found
@@ -268,41 +264,6 @@ def _definitions(given: Mapping[str, str], names: tuple[str, ...]) -> dict[str, 
     if given and len(without_defined(given, (*names, *given))) < len(names):
         raise ParameterError("definitions names a variable of the network; a variable is learned or defined.")
     return dict(given)
-
-
-Part = TypeVar("Part", Curve, Product)
-
-
-def _placed(given: Iterable[Part], kind: type[Part], what: str, d: int, n_lags: int) -> tuple[Part, ...]:
-    """Curves or products by lag, sources and target; ParameterError if one is none or is given twice."""
-    parts = list(given)
-    for part in parts:
-        if not isinstance(part, kind):
-            raise ParameterError(
-                f"{what} must hold objects of feddbn.model.curves.{kind.__name__}, got {part!r}."
-            )
-        furthest = max(*part.sources, part.target)
-        if furthest >= d:
-            raise ParameterError(f"{what} has one with position {furthest}, but there are {d} variables.")
-        if part.lag > n_lags:
-            raise ParameterError(
-                f"{what} has one at lag {part.lag}, but the network has {counted(n_lags, 'lag')}."
-            )
-        if part.lag == 0 and part.target in part.sources:
-            raise ParameterError(
-                f"{what} has one of {part.target} on itself within a time step; it needs a lag of at least 1."
-            )
-    parts.sort(key=_place)
-    for one, other in pairwise(parts):
-        if _place(one) == _place(other):
-            raise ParameterError(
-                f"{what} has two from {' and '.join(map(str, one.sources))} to {one.target} at lag {one.lag}; add them up."
-            )
-    return tuple(parts)
-
-
-def _place(part: Curve | Product) -> tuple[int, ...]:
-    return part.lag, *part.sources, part.target
 
 
 def _open_edges(

@@ -28,10 +28,10 @@ from feddbn.core.arrays import BoolArray, FloatArray, IntArray
 from feddbn.data.tables import plain_frame
 from feddbn.errors import DataError, Given, ParameterError
 from feddbn.findings import Finding, Findings
-from feddbn.model.dynamics import columns_of, indicators, last_complete
+from feddbn.model.dynamics import columns_of, indicators, last_complete, with_past
 from feddbn.model.forecast import check_order
-from feddbn.model.mechanisms import Linear, Mechanisms, run
 from feddbn.model.network import Network, RandomState, Rows, random_generator, rows_of, variable_index
+from feddbn.model.step import LinearSteps, Steps, run
 from feddbn.settings import nothing, number, whole
 from feddbn.shown import Shown
 from feddbn.words import say
@@ -139,13 +139,13 @@ def root_causes(
     if begin < p:
         raise DataError(f"rows needs at least n_lags={p} rows before {Given('first', first)}, got {begin}.")
     span, missing = max(begin - p, p), np.isnan(values)
-    lagged = _lagged(values, p)
+    lagged = with_past(values, p)
     before = lagged[: span - p]
     rounding = np.maximum(1e-12 * np.abs(np.nan_to_num(values)).max(axis=0), 1e-200)
     normal = _normal(dbn, before[~np.isnan(before).any(axis=1)], rounding, known, rng)
     values = _filled(dbn, values, span, normal.mean)
-    within, unseen = _lagged(values, p)[span - p :], missing[span:]
-    noise = np.where(unseen, normal.mean, dbn.mechanisms.checked_residuals(within, rng))
+    within, unseen = with_past(values, p)[span - p :], missing[span:]
+    noise = np.where(unseen, normal.mean, dbn.steps.shocks_of(within, rng))
 
     found = _unusual(normal, noise, within, unseen, rng)
     shares = _shares(dbn, normal, values, begin, within, noise, of, rng)
@@ -176,11 +176,6 @@ def window_of(rows: Rows, first: Any, last: Any) -> tuple[int, int]:
     return int(found.start), int(found.stop)
 
 
-def _lagged(values: FloatArray, p: int) -> FloatArray:
-    """(n - p, (p+1) d) rows with their past."""
-    return np.concatenate([values[p - lag : len(values) - lag] for lag in range(p + 1)], axis=1)
-
-
 def _filled(dbn: Network, values: FloatArray, span: int, noise: FloatArray) -> FloatArray:
     """The rows with missing cells as the network expects them, given the rows before and the causes in the same row."""
     p, missing = dbn.n_lags, np.isnan(values)
@@ -191,7 +186,7 @@ def _filled(dbn: Network, values: FloatArray, span: int, noise: FloatArray) -> F
         raise DataError(f"rows has no {p} complete rows in a row before the window; fill the missing cells.")
     values = values.copy()
     for t in range(start, len(values)):
-        values[t] = dbn.mechanisms.step(values[None, t - p : t], noise[None], values[t])[0]
+        values[t] = dbn.steps.step(values[None, t - p : t], noise[None], values[t])[0]
     return values
 
 
@@ -216,11 +211,11 @@ def _normal(
     dbn: Network, before: FloatArray, rounding: FloatArray, n_rows: int | None, rng: np.random.Generator
 ) -> _Normal:
     """What is normal, from complete rows with their past; from the network if they are few."""
-    going, n = dbn.mechanisms, len(before)
+    going, n = dbn.steps, len(before)
     if n < _FEWEST:
-        drawn, sd = going.shocks("gaussian", (_NULL_DRAWS,), rng), np.sqrt(going.residual_variances)
+        drawn, sd = going.shocks("gaussian", (_NULL_DRAWS,), rng), going.sd
         return _Normal(np.zeros(dbn.d), np.maximum(sd, rounding), drawn, rounding, n, np.zeros(0), None)
-    noise, level, weights = going.checked_residuals(before, rng), before.mean(axis=0), []
+    noise, level, weights = going.shocks_of(before, rng), before.mean(axis=0), []
     for j in range(dbn.d):
         lags, causes = np.nonzero(dbn.is_edge[:, :, j])
         places = lags * dbn.d + causes
@@ -301,7 +296,7 @@ def _shares(
         unit[:] = 0.0
         unit[columns_of(dbn, of)] = 1.0
 
-    def shares(going: Mechanisms, noise: FloatArray, mean: FloatArray, instead: FloatArray) -> FloatArray:
+    def shares(going: Steps, noise: FloatArray, mean: FloatArray, instead: FloatArray) -> FloatArray:
         """(k, d) with normal noise `instead` (k, m, d)."""
         # One path for each variable with its noise put back to normal, and one with all noise at its mean.
         shocks = np.tile(noise, (len(instead), d + 1, 1, 1))
@@ -315,11 +310,11 @@ def _shares(
         return np.asarray((vanished[:, :d] * deviation).sum(axis=2) / np.where(size > 0, size, 1.0))
 
     going, found = (
-        dbn.mechanisms,
-        [shares(dbn.mechanisms, noise, normal.mean, normal.mean * np.ones((1, m, 1)))],
+        dbn.steps,
+        [shares(dbn.steps, noise, normal.mean, normal.mean * np.ones((1, m, 1)))],
     )
     drawn = normal.noise[rng.integers(len(normal.noise), size=(_SHARE_DRAWS, m))]
-    if isinstance(going, Linear) and normal.weights is not None:
+    if isinstance(going, LinearSteps) and normal.weights is not None:
         for one in drawn:
             other = _drawn(going, normal, rng)
             mean = other.residuals(normal.level[None])[0]
@@ -331,14 +326,14 @@ def _shares(
     return np.concatenate(found)
 
 
-def _drawn(going: Linear, normal: _Normal, rng: np.random.Generator) -> Linear:
+def _drawn(going: LinearSteps, normal: _Normal, rng: np.random.Generator) -> LinearSteps:
     """The same network with weights drawn within their standard errors; its level stays."""
-    weights, d = going.weights.reshape(-1, going.d).copy(), going.d
+    weights, d = np.concatenate([going.W, *going.A]), going.d
     for j, (places, covariance) in enumerate(normal.weights or ()):
         error = np.linalg.cholesky(covariance) @ rng.standard_normal(len(places))
         weights[places, j] += normal.sd[j] * error
     W, *A = weights.reshape(-1, d, d)
-    return Linear(W, np.array(A).reshape(-1, d, d), going.intercept, going.variances_of_noise)
+    return LinearSteps(W, np.array(A).reshape(-1, d, d), going.intercept, going.variances)
 
 
 def _told(dbn: Network, table: pd.DataFrame, normal: _Normal, unseen: BoolArray) -> list[Finding]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -69,7 +69,6 @@ class Summary(Shown):
     n_nuisances: float = 0.0
     n_sites: int = 1
     noise: str = ""
-    _place: dict[Node, int] = field(init=False, repr=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         names = tuple(str(name) for name in self.variables)
@@ -79,7 +78,6 @@ class Summary(Shown):
                 f"moments have {self.moments.q} columns; {len(names)} variables and n_lags={self.n_lags} need "
                 f"{(self.n_lags + 1) * len(names)}."
             )
-        self._place.update({node: k for k, node in enumerate(self.nodes)})
 
     @property
     def d(self) -> int:
@@ -110,21 +108,16 @@ class Summary(Shown):
         """(q, q) covariances, divided by the number of rows."""
         return pd.DataFrame(self.moments.scatter / self.n, self.columns, self.columns)
 
-    def correlation(self) -> pd.DataFrame:
-        """(q, q) correlations; 0 with a variable that never varies."""
-        return pd.DataFrame(correlations(self.moments.scatter)[0], self.columns, self.columns)
-
     def position(self, variable: str | int, lag: int = 0) -> int:
         """Column of a variable (name or position) at a lag."""
-        name = str(variable)
-        if isinstance(variable, (int, np.integer)) and -self.d <= variable < self.d:
-            name = self.variables[variable]
-        if (name, lag) not in self._place:
+        is_place = isinstance(variable, int) and -self.d <= variable < self.d
+        node = (self.variables[int(variable)] if is_place else str(variable), lag)
+        if node not in self.nodes:
             raise ParameterError(
                 f"({variable!r}, lag {lag}) is not in this summary; it has {', '.join(self.variables)} at lags 0 to "
                 f"{self.n_lags}."
             )
-        return self._place[name, lag]
+        return self.nodes.index(node)
 
     def partial_correlation(self, x: Node, y: Node, given: Sequence[Node] = ()) -> float:
         """Correlation of two nodes given others, as of the pooled rows."""
@@ -158,25 +151,7 @@ class Summary(Shown):
         """The part with fewer lags, over the same rows."""
         if not 0 <= n_lags <= self.n_lags:
             raise ParameterError(f"n_lags={n_lags} must be 0 to {self.n_lags}, which this summary has.")
-        return self._part(np.arange((n_lags + 1) * self.d), self.variables, n_lags)
-
-    def only(self, variables: Sequence[str]) -> Summary:
-        """The part of some variables."""
-        if isinstance(variables, str):
-            raise ParameterError(f"variables={variables!r} must be a list of names; write [{variables!r}].")
-        index = [self.position(name, lag) for lag in range(self.n_lags + 1) for name in variables]
-        return self._part(np.array(index), tuple(variables), self.n_lags)
-
-    def _part(self, index: np.ndarray, variables: tuple[str, ...], n_lags: int) -> Summary:
-        return Summary(
-            self.moments.select(index),
-            variables,
-            n_lags,
-            self.treatment,
-            self.n_nuisances,
-            self.n_sites,
-            self.noise,
-        )
+        return replace(self, moments=self.moments.select(np.arange((n_lags + 1) * self.d)), n_lags=n_lags)
 
     def reveals(self) -> list[str]:
         """What whoever holds this file knows, in sentences."""

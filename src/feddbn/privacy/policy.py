@@ -74,14 +74,14 @@ made of each cell by itself.
 """
 
 
-ALWAYS_ALLOWED = ("counts.variables", "counts.blocks", "counts.lags")
+ALWAYS_ALLOWED = ("counts.variables", "counts.blocks")
 """Tasks that no policy needs to list: without them a study cannot tell what it must leave out."""
 USUAL_TASKS = (
     "survey.first",
     "gram.pairs",
     "gram.rows",
     "gram.diagonal",
-    "gram.resamples",
+    "gram.parts",
     "counts.norms",
     "residuals.checks",
     "loss.alone",
@@ -139,7 +139,7 @@ class SitePolicy(Table):
     min_rows_per_parameter
         Fewest rows of this site for each column of a lagged row, or for each projection of a nonlinear map.
     min_sites_per_entry
-        Fewest sites in each entry of a sum where sites hold different variables, and for each cluster of sites.
+        Fewest sites in each entry of a sum where sites hold different variables.
     max_share
         Largest share of this site in all rows, where a study or a question says how many these are.
     require_masking
@@ -249,7 +249,7 @@ class SitePolicy(Table):
             return
         found = "does not say how many sites" if n_sites is None else f"has {n_sites} sites"
         raise SiteRefused(
-            f"the study {found} for some entry or cluster; this site's policy asks for {self.min_sites_per_entry} "
+            f"the study {found} for some entry; this site's policy asks for {self.min_sites_per_entry} "
             "(min_sites_per_entry).",
             code="few-sites-per-entry",
         )

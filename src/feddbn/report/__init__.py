@@ -18,7 +18,7 @@ from feddbn.report.curve_plots import (
     plot_responses,
     strongest_responses,
 )
-from feddbn.report.effect_plots import curve_panels, effect_panels, plot_curves, plot_effects
+from feddbn.report.effect_plots import effect_panels, plot_effects
 from feddbn.report.evidence_plots import plot_evidence
 from feddbn.report.graph_layout import process_graph, time_series_edges
 from feddbn.report.graph_plots import plot_marks, plot_process_graph, plot_time_series_graph
@@ -29,21 +29,16 @@ from feddbn.report.matrix_plots import (
     site_differences,
 )
 from feddbn.report.page import render_report, write_report
-from feddbn.report.rate_plots import plot_fit, plot_horizons
 
 __all__ = [
-    "curve_panels",
     "edge_steps",
     "effect_panels",
     "plot_changes",
     "plot_convergence",
-    "plot_curves",
     "plot_drift",
     "plot_effects",
     "plot_evidence",
-    "plot_fit",
     "plot_forecast",
-    "plot_horizons",
     "plot_marks",
     "plot_outlook",
     "plot_process_graph",

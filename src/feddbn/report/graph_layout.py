@@ -8,7 +8,7 @@ middle) with the circle as its start spreads the clusters instead. No random num
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -19,7 +19,6 @@ from feddbn.core.arrays import FloatArray
 from feddbn.errors import ParameterError
 from feddbn.model.dbn import DBN
 from feddbn.model.network import check_network
-from feddbn.model.rates import RateNetwork
 from feddbn.report.canvas import symmetric_scale
 from feddbn.settings import number
 
@@ -48,9 +47,8 @@ class ProcessGraph:
     Attributes
     ----------
     nodes
-        columns variable, x, y (unit square, y pointing up), self_effect (the strongest ``A_l[i, i]``, 0 if none; of rates the
-        share of a deviation that is left after a step), degree, is_named, angle (in which its name stands), note (behind its
-        name: of rates the half-life).
+        columns variable, x, y (unit square, y pointing up), self_effect (the strongest ``A_l[i, i]``, 0 if none), degree,
+        is_named, angle (in which its name stands).
     arrows
         weakest first; columns source, target, lag (of the strongest weight), lags (text, strongest first), weight, curved,
         oriented, signed, share (of the largest weight), width, opacity, bend, and x, y of the number on it, which is empty
@@ -79,7 +77,7 @@ class ProcessGraph:
 
 
 def process_graph(
-    dbn: DBN | RateNetwork,
+    dbn: DBN,
     *,
     min_weight: float = 0.0,
     standardised: bool = False,
@@ -101,15 +99,6 @@ def process_graph(
     >>> graph.arrows[["source", "target", "lags"]].values.tolist(), graph.nodes["self_effect"].tolist()
     ([['x', 'y', '0']], [0.4, 0.0])
     """
-    if isinstance(dbn, RateNetwork):
-        plain = process_graph(
-            dbn.arrows(standardised),
-            min_weight=min_weight,
-            limit=limit,
-            max_labels=max_labels,
-            max_arrows=max_arrows,
-        )
-        return _of_rates(dbn, plain)
     check_network(dbn, "dbn")
     require_not_negative(min_weight)
     d = dbn.d
@@ -131,7 +120,7 @@ def process_graph(
     largest = float(symmetric_scale(sizes, limit=limit).vmax or 1.0)
     crowded = len(shown) > CROWDED
     bent = {(i, j) for i, j, lags in shown if lags[0]}
-    is_open, signed = set(dbn.open_edges), dbn.mechanisms.signs()
+    is_open, signed = set(dbn.open_edges), dbn.signs()
     rows = []
     for (i, j, lags), size in zip(shown, sizes, strict=True):
         ends = dbn.variables[i], dbn.variables[j]
@@ -162,20 +151,7 @@ def process_graph(
     nodes["is_named"] = [k in named for k in range(d)]
     outwards = np.arctan2(nodes["y"] - 0.5, nodes["x"] - 0.5)
     nodes["angle"] = outwards if 1 < d <= CIRCLE_LIMIT else np.pi / 2
-    nodes["note"] = ""
     return ProcessGraph(nodes, arrows, largest, len(found) - len(shown))
-
-
-def _of_rates(network: RateNetwork, graph: ProcessGraph) -> ProcessGraph:
-    """The same with rates on the arrows, and half-lives behind the names."""
-    numbers = [
-        f"{weight:.2g}" if number else "" for weight, number in graph.arrows[["weight", "number"]].values
-    ]
-    lives = [network.in_words(life) if np.isfinite(life) else "" for life in network.half_lives]
-    nodes = graph.nodes.assign(
-        self_effect=np.exp(np.diag(network.rates)), note=[f"½ {life}" if life else "" for life in lives]
-    )
-    return replace(graph, nodes=nodes, arrows=graph.arrows.assign(number=numbers))
 
 
 _ARROW = [

@@ -27,7 +27,6 @@ from feddbn.core.arrays import FloatArray
 from feddbn.core.kinds import Kind
 from feddbn.model.dbn import DBN
 from feddbn.model.graph import AncestralGraph
-from feddbn.model.rates import RateNetwork
 from feddbn.report.canvas import (
     EDGE_COLOURS,
     HEAT_COLOURS,
@@ -69,7 +68,7 @@ _UNTOLD = "grey: these data do not tell"
 
 
 def plot_process_graph(
-    dbn: DBN | RateNetwork,
+    dbn: DBN,
     *,
     ax: Axes | None = None,
     min_weight: float = 0.0,
@@ -88,8 +87,7 @@ def plot_process_graph(
     Parameters
     ----------
     dbn
-        The network. Arrows of a `RateNetwork` are rates, with the rate as their number; nodes have their half-lives, and the
-        colour of what is left of a deviation after one step.
+        The network.
     ax
         Where to draw; a new figure if None.
     min_weight
@@ -145,27 +143,17 @@ def plot_process_graph(
                 color="#222222",
                 bbox={"boxstyle": "round,pad=0.12", "fc": "white", "ec": "none", "alpha": 0.85},
             )  # fmt: skip
-    is_rates = isinstance(dbn, RateNetwork)
-    plain = dbn.arrows() if isinstance(dbn, RateNetwork) else dbn
-    _draw_nodes(ax, nodes.assign(self_effect=0.0) if grey else nodes, plain.kinds, width**2, auto)
+    _draw_nodes(ax, nodes.assign(self_effect=0.0) if grey else nodes, dbn.kinds, width**2, auto)
     _name_nodes(ax, graph, width)
     ax.set_xlim(-0.06, 1.06)
     ax.set_ylim(-0.06, 1.06)
     ax.set_aspect("equal")
     ax.set_axis_off()
     if not grey:
-        own = "left after a step (node)" if is_rates else "effect on its own future (node)"
-        strength_bar(ax, auto, HEAT_COLOURS, own, shrink=0.5)
-        strength_bar(ax, norm, EDGE_COLOURS, f"{arrow_name(dbn, standardised)} (arrow)", shrink=0.5)
-    _explain_lines(ax, plain, not graph.arrows["oriented"].all(), 36 if is_rates else 12, grey, is_rates)
+        strength_bar(ax, auto, HEAT_COLOURS, "effect on its own future (node)", shrink=0.5)
+        strength_bar(ax, norm, EDGE_COLOURS, f"{weight_name(standardised)} (arrow)", shrink=0.5)
+    _explain_lines(ax, dbn, not graph.arrows["oriented"].all(), 12, grey)
     return ax
-
-
-def arrow_name(dbn: DBN | RateNetwork, standardised: bool) -> str:
-    """What the arrows of a network are."""
-    if not isinstance(dbn, RateNetwork):
-        return weight_name(standardised)
-    return f"{'standardised ' if standardised else ''}rate per {dbn.unit}"
 
 
 _SHAPES = {
@@ -212,16 +200,11 @@ def _name_nodes(ax: Axes, graph: ProcessGraph, width: float) -> None:
     for node in graph.nodes[graph.nodes["is_named"]].to_dict("records"):
         x, y = _sides(node["angle"])
         ax.annotate(
-            _titled(node, "\n"), (node["x"], node["y"]), textcoords="offset points", zorder=6,
+            shortened(node["variable"], 16), (node["x"], node["y"]), textcoords="offset points", zorder=6,
             xytext=(reach * cos(node["angle"]), reach * sin(node["angle"])),
             ha=("center", "left", "right")[x], va=("center", "bottom", "top")[y],
             **(plain if graph.on_circle else boxed),
         )  # fmt: skip
-
-
-def _titled(node: dict[Any, Any], before_note: str = "  ") -> str:
-    """The name of a node, and what stands behind it."""
-    return f"{shortened(node['variable'], 16)}{before_note + node['note'] if node['note'] else ''}"
 
 
 def _sides(angle: float) -> tuple[int, int]:
@@ -230,17 +213,12 @@ def _sides(angle: float) -> tuple[int, int]:
     return across, 0 if abs(sin(angle)) < 0.6 else 1 if sin(angle) > 0 else -1
 
 
-def _explain_lines(ax: Axes, dbn: DBN, is_open: bool, below: int, grey: bool, is_rates: bool = False) -> None:
-    """Say some points below the picture what a line without a head, a grey one and a half-life are, if there are any."""
+def _explain_lines(ax: Axes, dbn: DBN, is_open: bool, below: int, grey: bool) -> None:
+    """Say some points below the picture what a line without a head and a grey one are, if there are any."""
     words = [_UNTOLD] if grey else []
-    words += ["½: half-life if nothing else moved it"] if is_rates else []
     words += ["line without a head: direction not known"] if is_open else []
-    both = (
-        "grey: several levels, no one direction"
-        if dbn.mechanisms.has_kinds
-        else "grey: the effect goes both ways"
-    )
-    words += [] if grey or (dbn.mechanisms.signs() | ~dbn.is_edge).all() else [both]
+    both = "grey: several levels, no one direction" if dbn.has_kinds else "grey: the effect goes both ways"
+    words += [] if grey or (dbn.signs() | ~dbn.is_edge).all() else [both]
     if words:
         ax.annotate(
             "; ".join(words), (0.5, 0), xytext=(0, -below), xycoords="axes fraction", ha="center", va="top",
@@ -254,21 +232,17 @@ MOST_DRAWN = 120
 """Variables; a picture of more is a cloud, and the page grows by a hundred kilobytes."""
 
 
-def graph_svg(
-    dbn: DBN | RateNetwork, *, max_labels: int = 40, max_arrows: int = 400, grey: bool = False
-) -> Markup:
+def graph_svg(dbn: DBN, *, max_labels: int = 40, max_arrows: int = 400, grey: bool = False) -> Markup:
     """One ``<svg>`` element with a node per variable and an arrow per effect; the same network gives the same text.
 
     Red is positive, blue negative, grey goes both ways; width is the weight in standard deviations, a number the lags,
     the filling of a node its effect on its own future, and a line without a head a link whose direction is open. Of more than
-    `max_arrows` only the strongest are drawn, and the picture says so; likewise `grey`, which the data do not tell. Of a
-    `RateNetwork` arrows are rates, numbers the rates in standard deviations, and names have half-lives.
+    `max_arrows` only the strongest are drawn, and the picture says so; likewise `grey`, which the data do not tell.
     """
     graph = process_graph(dbn, standardised=True, max_labels=max_labels, max_arrows=max_arrows)
     side = float(np.clip(190 + 9 * dbn.d, 220, 640))
     radius = float(np.clip(26 / np.sqrt(max(dbn.d, 1)) * 1.5, 4.5, 11))
     wide, high = (95.0, 26.0) if graph.on_circle else (30.0, 20.0)
-    wide += 45.0 if graph.on_circle and graph.nodes["note"].any() else 0.0
     width, height = side + 2 * wide, side + 2 * high
 
     def at(x: float, y: float) -> Point:
@@ -281,8 +255,7 @@ def graph_svg(
         ends = spots[row["source"]], spots[row["target"]]
         middle = at(*control_of(*ends, row["bend"]))
         row["signed"] = row["signed"] and not grey
-        when = f"per {dbn.unit}" if isinstance(dbn, RateNetwork) else f"lag {row['lags']}"
-        parts.append(_arrow(row, (at(*ends[0]), at(*ends[1])), middle, radius, graph.is_crowded, when))
+        parts.append(_arrow(row, (at(*ends[0]), at(*ends[1])), middle, radius, graph.is_crowded))
         if row["number"]:
             # Beside the line: a box behind it would need the page's colour.
             parts.append(_text(_towards(at(row["x"], row["y"]), middle, 7), row["number"], 9))
@@ -295,14 +268,13 @@ def graph_svg(
         if node["is_named"]:
             x, y = at(node["x"], node["y"])
             spot = x + reach * cos(node["angle"]), y - reach * sin(node["angle"])
-            parts.append(_text(spot, _titled(node), size, *_sides(node["angle"])))
+            parts.append(_text(spot, shortened(node["variable"], 16), size, *_sides(node["angle"])))
     if graph.n_left_out or grey:
         n = len(graph.arrows)
         of_all = f"the strongest {n} of {n + graph.n_left_out:,} arrows" if graph.n_left_out else ""
         words = "; ".join(filter(None, [_UNTOLD if grey else "", of_all]))
         parts.append(_text((width / 2, height - 4), words, 10, 0, 1))
-    n_effects = np.count_nonzero(dbn.rates) if isinstance(dbn, RateNetwork) else len(dbn.edges())
-    label = f"Network of {dbn.d} variables and {n_effects} effects"
+    label = f"Network of {dbn.d} variables and {len(dbn.edges())} effects"
     return Markup(
         '<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{}" viewBox="0 0 {:.0f} {:.0f}" '
         'style="width:100%;max-width:{:.0f}px;height:auto" font-family="system-ui,sans-serif">{}</svg>'
@@ -310,7 +282,7 @@ def graph_svg(
 
 
 def _arrow(
-    row: dict[Any, Any], ends: tuple[Point, Point], middle: Point, radius: float, crowded: bool, when: str
+    row: dict[Any, Any], ends: tuple[Point, Point], middle: Point, radius: float, crowded: bool
 ) -> Markup:
     """A line from node to node, its head, and what it says when one points at it."""
     line = row["width"]
@@ -319,9 +291,8 @@ def _arrow(
     start = _towards(ends[0], middle, radius)
     tip = _towards(ends[1], middle, radius + 1 * bool(head))
     neck = _towards(tip, middle, head)
-    says = (
-        f"{row['source']} {'→' if row['oriented'] else '—'} {row['target']}, {when}: {row['weight']:.3g} sd"
-    )
+    line_or_arrow = "→" if row["oriented"] else "—"
+    says = f"{row['source']} {line_or_arrow} {row['target']}, lag {row['lags']}: {row['weight']:.3g} sd"
     shape = Markup(
         '<path d="M{:.1f} {:.1f}Q{:.1f} {:.1f} {:.1f} {:.1f}" fill="none" stroke="{}" stroke-width="{:.1f}"/>'
     )
@@ -402,7 +373,7 @@ def plot_time_series_graph(
     height = float(np.clip(0.42 * d, 3.0, 9.0) if d <= 40 else np.clip(0.13 * d, 9.0, 26.0))
     ax = new_axes(ax, 3.2 + 1.7 * (p + 1), height)
     norm = symmetric_scale(edges["weight"], limit=limit)
-    signed, place = dbn.mechanisms.signs(), {name: k for k, name in enumerate(dbn.variables)}
+    signed, place = dbn.signs(), {name: k for k, name in enumerate(dbn.variables)}
     crowded = len(edges) > CROWDED
     radius = 9.0 if d <= 12 else 6.0 if d <= 40 else 3.5
     for row in edges.to_dict("records"):

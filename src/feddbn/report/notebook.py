@@ -28,14 +28,12 @@ from feddbn.methods.selection import Selection
 from feddbn.model.dbn import DBN
 from feddbn.model.forecast import Forecast
 from feddbn.model.graph import MEANINGS, AncestralGraph
-from feddbn.model.rates import RateNetwork
 from feddbn.model.roots import RootCauses
 from feddbn.model.summary import Summary
 from feddbn.report.graph_plots import MOST_DRAWN, graph_svg, mark_svg
 from feddbn.report.page import summary_sentence, template
 from feddbn.report.record import ReportRecord, read_record
 from feddbn.report.verdicts import verdicts
-from feddbn.results.calibration import SHOWN
 from feddbn.results.remarks import ResidualSummary
 from feddbn.results.result import Result
 from feddbn.results.scoring import Scores, SiteScores
@@ -158,10 +156,6 @@ _LEGEND = (
     "Width: weight in standard deviations; red is positive, blue negative. A number is a lag; straight arrows are "
     "contemporaneous. Nodes are filled by their effect on their own future."
 )
-_LEGEND_OF_RATES = (
-    "Width and numbers: rate in standard deviations; red is positive, blue negative. ½ is the half-life of a variable if "
-    "nothing else moved it; nodes are filled by what is left of a deviation after one step."
-)
 _SCORES = ["part", "shd", "precision", "recall", "f1", "n_true", "n_estimated", "n_reversed"]
 
 
@@ -189,17 +183,6 @@ def _card(value: object) -> Card:
 def _network(dbn: DBN) -> Card:
     record = read_record(dbn)
     return _of_network(record, Card(type(dbn).__name__, _counts(dbn), _network_points(record)), "dbn.edges()")
-
-
-@_card.register
-def _rates(network: RateNetwork) -> Card:
-    table = network.to_frame()
-    n = int((table["source"] != table["target"]).sum())
-    step = "" if network.step is None else f" A step is {network.step}."
-    says = f"{counted(network.d, 'variable')} in continuous time, {counted(n, 'effect')} among them.{step}"
-    shown = table_of(table.dropna(axis=1, how="all"), _EDGES, all_of_it="network.to_frame()")
-    picture = graph_svg(network) if network.d <= MOST_DRAWN else ""
-    return Card("RateNetwork", says, picture=picture, legend=_LEGEND_OF_RATES, tables=[shown])
 
 
 @_card.register
@@ -403,33 +386,25 @@ def _of_record(record: ReportRecord, all_edges: str) -> Card:
 def _of_network(record: ReportRecord, card: Card, all_edges: str) -> Card:
     """A card with the graph and the strongest edges of a record's network before its other tables."""
     dbn, edges = record.dbn, record.edges
-    columns = [
+    columns = (
         "source",
         "target",
         "lag",
         "weight",
         "standardised",
         "probability",
-        *(["raw"] if (edges["raw"] - edges["probability"] > SHOWN).any() else []),
         "ci_low",
         "ci_high",
         "truth",
-    ]
+    )
     known = [name for name in columns if name in edges and edges[name].notna().any()]
     picture: Markup | str = ""
-    if record.rates is not None:
-        columns.remove("lag")
-        edges = edges.rename(columns={"weight": f"rate per {record.rates.unit}"})
-        columns[columns.index("weight")] = f"rate per {record.rates.unit}"
-        all_edges = all_edges.replace("dbn_.edges()", "edges_").replace("dbn.edges()", "rates.to_frame()")
-        known = [name for name in columns if name in edges and edges[name].notna().any()]
-    legend = _LEGEND if record.rates is None else _LEGEND_OF_RATES
     if len(edges) and dbn.d <= MOST_DRAWN:
-        picture = graph_svg(record.drawn, grey=record.abstained is not None)
+        picture = graph_svg(dbn, grey=record.abstained is not None)
     elif len(edges):
         card = replace(card, says=f"{card.says} More than {MOST_DRAWN} variables are not drawn.")
     tables = [table_of(edges[known], _EDGES, all_of_it=all_edges)] if len(edges) else []
-    return replace(card, picture=picture, legend=legend if picture else "", tables=[*tables, *card.tables])
+    return replace(card, picture=picture, legend=_LEGEND if picture else "", tables=[*tables, *card.tables])
 
 
 def _told(findings: Findings) -> list[str]:

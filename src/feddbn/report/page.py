@@ -28,12 +28,11 @@ from feddbn.errors import FileError, ParameterError
 from feddbn.findings import Finding
 from feddbn.method_table import find_method
 from feddbn.model.dbn import DBN
-from feddbn.model.dynamics import usual
+from feddbn.model.dynamics import stationary_sample
 from feddbn.model.effects import changes_by_variable, expected_changes, standard_deviations
-from feddbn.model.rates import RateNetwork
 from feddbn.report.canvas import inline_svg
 from feddbn.report.curve_plots import plot_changes, plot_convergence, plot_drift
-from feddbn.report.effect_plots import curve_panels, plot_curves, plot_effects
+from feddbn.report.effect_plots import plot_effects
 from feddbn.report.graph_layout import graph_positions, time_series_edges
 from feddbn.report.graph_plots import MOST_DRAWN, graph_svg
 from feddbn.report.matrix_plots import (
@@ -42,10 +41,9 @@ from feddbn.report.matrix_plots import (
     plot_weights,
     site_differences,
 )
-from feddbn.report.rate_plots import FIT, plot_fit, plot_horizons
 from feddbn.report.record import EDGE_COLUMNS, ReportRecord, read_record
 from feddbn.report.verdicts import treatment, verdicts
-from feddbn.results.calibration import ABSTAINED, SHOWN
+from feddbn.results.abstention import ABSTAINED
 from feddbn.results.changes import stored_changes
 from feddbn.shown import with_code
 from feddbn.words import Audience, card, counted, full_sentence, say, setting
@@ -143,8 +141,6 @@ def render_report(
         figures=_figures(record),
         products=_products(record.dbn),
         kinds=kind_table(record.dbn),
-        rates=record.rates,
-        half_lives=None if record.rates is None else half_life_table(record.rates),
         coefficients=coefficient_table(record.dbn),
         changes=changes_section(record, audience),
         sites=_site_rows(record),
@@ -184,35 +180,17 @@ def _title(record: ReportRecord) -> str:
 
 def summary_sentence(record: ReportRecord) -> str:
     """How many effects a result has, learned from how much."""
-    if record.rates is not None:
-        return _summary_of_rates(record)
     is_edge = record.dbn.is_edge
     n_now, n_late = int(np.count_nonzero(is_edge[0])), int(np.count_nonzero(is_edge[1:]))
-    n_curved = len(record.dbn.curves)
+    n_curved = sum(part.term.basis != "product" for part in record.dbn.parts)
     curved = f"; {n_curved:,} of them {'is' if n_curved == 1 else 'are'} curved" if n_curved else ""
     steps = "1 step" if record.dbn.n_lags == 1 else f"{record.dbn.n_lags} steps"
-    return (
-        f"{record.method} learned {n_now + n_late:,} effects among {record.dbn.d} "
-        f"variables{_from_what(record)}: "
-        f"{n_now:,} contemporaneous and {n_late:,} delayed by up to {steps}{curved}."
-    )
-
-
-def _from_what(record: ReportRecord) -> str:
     rows = f" from {record.n_rows:,} rows" if record.n_rows is not None else ""
     where = f" at {len(record.sites)} sites" if len(record.sites) > 1 else ""
     sums = f" in {counted(record.n_rounds, 'sum')}" if record.n_rounds is not None else ""
-    return f"{rows}{where}{sums}"
-
-
-def _summary_of_rates(record: ReportRecord) -> str:
-    rates = record.rates
-    assert rates is not None
-    n = int(np.count_nonzero(rates.rates - np.diag(np.diag(rates.rates))))
-    step = "rows are one step apart" if rates.step is None else f"a step is {rates.step}"
     return (
-        f"{record.method} learned {n:,} effects among {rates.d} variables in continuous time{_from_what(record)}, and how "
-        f"fast each variable goes back to its level; {step}."
+        f"{record.method} learned {n_now + n_late:,} effects among {record.dbn.d} variables{rows}{where}{sums}: "
+        f"{n_now:,} contemporaneous and {n_late:,} delayed by up to {steps}{curved}."
     )
 
 
@@ -223,8 +201,7 @@ def _facts(record: ReportRecord, audience: Audience) -> list[tuple[str, str]]:
         ("It assumes", "" if row is None else _plain(row.assumes, audience)),
         ("Found by", "" if row is None else row.citation),
         ("Variables", f"{record.dbn.d}"),
-        ("Lags", f"{record.dbn.n_lags}" if record.rates is None else ""),
-        ("Step", (record.rates.step or "from row to row") if record.rates is not None else ""),
+        ("Lags", f"{record.dbn.n_lags}"),
         ("Sites", f"{len(record.sites)}" if len(record.sites) else ""),
         ("Rows used", f"{record.n_rows:,}" if record.n_rows is not None else ""),
         ("Sums", f"{record.n_rounds}" if record.n_rounds is not None else ""),
@@ -262,28 +239,23 @@ def _protection(privacy: Mapping[str, Any]) -> str:
 
 def _figures(record: ReportRecord) -> dict[str, Markup]:
     figures = {"graph": "", "convergence": "", "matrices": "", "sites": "", "curves": "", "effects": ""}
-    figures |= {"horizons": "", "fit": ""}
     if record.dbn.d <= MOST_DRAWN:
-        figures["graph"] = graph_svg(record.drawn, grey=record.abstained is not None)
-    if record.rates is not None:
-        figures |= _figures_of_rates(record.rates, record.diagnostics.get("fit"))
-    if record.dbn.mechanisms.has_kinds and record.dbn.is_edge.any():
-        text = "Effects on variables of other kinds: mean or probability against each cause"
-        # Without rows that are usual there is nothing to average over; the coefficients are there.
-        with suppress(ParameterError):
-            figures["effects"] = inline_svg(lambda: plot_effects(record.dbn), "effects", text)
-    if curve_panels(record.dbn, at_most=1):
-        text = "Curved effects: what each adds to its target, value by value, with its band"
-        figures["curves"] = inline_svg(lambda: plot_curves(record.dbn, truth=record.truth), "curves", text)
+        figures["graph"] = graph_svg(record.dbn, grey=record.abstained is not None)
+    kinds = "effects", "Effects on variables of other kinds: mean or probability against each cause"
+    curves = "curves", "Curved effects: what each adds to its target, value by value, with its band"
+    name, text = kinds if record.dbn.has_kinds else curves
+    # Without rows that are usual there is nothing to average over; the coefficients are there.
+    with suppress(ParameterError):
+        figures[name] = inline_svg(lambda: plot_effects(record.dbn, truth=record.truth), name, text)
     history = record.history
     if history is not None and {"h", "primal", "dual", "objective"} & set(history.columns):
         text = "Acyclicity, residuals and objective over the rounds"
         figures["convergence"] = inline_svg(lambda: plot_convergence(history), "convergence", text)
     truth = record.truth
-    if truth is not None and record.rates is None:
+    if truth is not None:
         text = "True weights above estimated weights, rows are causes and columns effects"
         figures["matrices"] = inline_svg(lambda: plot_truth_and_estimate(truth, record.dbn), "matrices", text)
-    elif record.rates is None:
+    else:
         text = "Estimated weights in standard deviations, rows are causes and columns effects"
         figures["matrices"] = inline_svg(lambda: plot_weights(record.dbn), "matrices", text)
     if record.personal:
@@ -293,42 +265,16 @@ def _figures(record: ReportRecord) -> dict[str, Markup]:
     return {name: Markup(svg) for name, svg in figures.items()}
 
 
-def _figures_of_rates(rates: RateNetwork, fit: object) -> dict[str, str]:
-    """What a change adds after any time, and how well the rates describe pairs of readings."""
-    figures = {}
-    # Without an effect of one variable on another there is nothing to draw.
-    with suppress(ParameterError):
-        text = "What a change of one variable adds to another, against the time since"
-        figures["horizons"] = inline_svg(lambda: plot_horizons(rates), "horizons", text)
-    table = pd.DataFrame(fit if isinstance(fit, list) else [], columns=list(FIT))
-    if len(table):
-        text = "Correlations of readings by the time between them, and what the rates say they are"
-        figures["fit"] = inline_svg(lambda: plot_fit(table, rates), "fit", text)
-    return figures
-
-
-def half_life_table(rates: RateNetwork) -> Table:
-    """Variable, half-life, standard deviations of state, of readings and of recordings' own levels."""
-    sd, noise = np.sqrt(np.diag(rates.stationary)), np.sqrt(rates.nugget)
-    own = np.zeros(rates.d) if rates.levels is None else np.sqrt(np.diag(rates.levels).clip(0))
-    rows = [
-        (name, rates.in_words(life) if np.isfinite(life) else "–", *(f"{x:.3g}" for x in numbers))
-        for name, life, *numbers in zip(
-            rates.variables, rates.half_lives, rates.mean, sd, noise, own, strict=True
-        )
-    ]
-    heads = ("Variable", "Half-life", "Mean", "Sd of the state", "Sd of measurement", "Sd of own levels")
-    return Table(heads, rows, range(2, 6))
-
-
 def _products(dbn: DBN) -> Table | None:
     """What pairs of variables do together, strongest first; squares are among the curves."""
     names, rows = dbn.variables, []
-    for one in sorted(dbn.products, key=lambda product: -abs(product.weight)):
-        if one.first != one.second:
-            origins, scales = (" and ".join(f"{x:.4g}" for x in pair) for pair in (one.origins, one.scales))
-            causes = f"{names[one.first]} × {names[one.second]}"
-            rows.append((causes, names[one.target], one.lag, f"{one.weight:.4g}", origins, scales))
+    products = [(one, float(np.asarray(one.coefficients)[0, 0])) for one in dbn.parts if not one.term.edge]
+    for one, weight in sorted(products, key=lambda product: -abs(product[1])):
+        pairs = (one.term.origins, one.term.scales)
+        origins, scales = (" and ".join(f"{x:.4g}" for x in pair) for pair in pairs)
+        causes = " × ".join(names[i] for i, _ in one.term.sources)
+        lags = " and ".join(map(str, dict.fromkeys(lag for _, lag in one.term.sources)))
+        rows.append((causes, names[one.target], lags, f"{weight:.4g}", origins, scales))
     heads = ("Causes", "Effect", "Lag", "Weight", "Origins", "Scales")
     return Table(heads, rows, range(2, 4)) if rows else None
 
@@ -448,18 +394,16 @@ def page_data(record: ReportRecord) -> dict[str, Any]:
     """A JSON-able mapping: variables, positions, lags, and per network its edges and effects.
 
     An edge is ``[source, target, lag, weight, probability, ci_low, ci_high, truth, standardised, oriented, presence,
-    direction, robustness, could_be_hidden, raw, q_value]`` with positions instead of names and null for what is unknown; in a
-    network with curves the shape and whether the effect goes one way follow. In continuous time a weight is a rate per
-    `unit`, and `half_lives` has one text per variable. Effects are ``{source: [[target, peak, step, [responses], [low],
-    [high]], ...]}``, without bounds where they are not known.
+    direction, robustness, could_be_hidden, q_value]`` with positions instead of names and null for what is unknown; in a
+    network with curves the shape and whether the effect goes one way follow. Effects are ``{source: [[target, peak, step,
+    [responses], [low], [high]], ...]}``, without bounds where they are not known.
     """
-    rates = record.rates
     # Bands are as wide as complete rows make them, of which rows with empty cells are worth fewer.
     worth = record.diagnostics.get("n_samples")
     networks: list[dict[str, Any]] = [
         {"name": "shared" if record.personal else "learned", "edges": _edge_rows(record.edges, record.dbn)}
     ]
-    networks[0]["effects"] = _effects(record.dbn, None if rates is not None else worth or record.n_rows)
+    networks[0]["effects"] = _effects(record.dbn, worth or record.n_rows)
     in_budget = (len(record.personal) + 1) * record.dbn.d <= EFFECTS_BUDGET
     for site, dbn in record.personal.items():
         columns = [*EDGE_COLUMNS, "standardised", "oriented"]
@@ -468,32 +412,22 @@ def page_data(record: ReportRecord) -> dict[str, Any]:
             {"name": site, "edges": _edge_rows(table, dbn), "effects": _effects(dbn) if in_budget else {}}
         )
     edges = record.edges
-    of_rates: dict[str, Any] = {}
-    if rates is not None:
-        lives = [rates.in_words(one) if np.isfinite(one) else None for one in rates.half_lives]
-        of_rates = {"unit": rates.unit, "half_lives": lives}
     return {
         "variables": list(record.dbn.variables),
-        "positions": [
-            [round(float(x), 4), round(1 - float(y), 4)]
-            for x, y in graph_positions(record.dbn if rates is None else rates.arrows())
-        ],
+        "positions": [[round(float(x), 4), round(1 - float(y), 4)] for x, y in graph_positions(record.dbn)],
         "n_lags": int(max([record.dbn.n_lags, *edges["lag"]])),
         "has_probability": bool(edges["probability"].notna().any()),
         "has_interval": bool(edges["ci_low"].notna().any()),
         "has_presence": bool(edges["presence"].notna().any()),
         "has_hidden": bool(edges["could_be_hidden"].notna().any()),
-        # Both are shown where something was found against the model.
-        "has_raw": bool((edges["raw"] - edges["probability"] > SHOWN).any()),
         "has_q": bool(edges["q_value"].notna().any()),
         "is_grey": record.abstained is not None,
         "has_open": any(dbn.open_edges for dbn in [record.dbn, *record.personal.values()]),
         "has_truth": "truth" in edges,
         "is_linear": all(dbn.is_linear for dbn in [record.dbn, *record.personal.values()]),
-        "kinds": [kind.name for kind in record.dbn.kinds] if record.dbn.mechanisms.has_kinds else [],
+        "kinds": [kind.name for kind in record.dbn.kinds] if record.dbn.has_kinds else [],
         "horizon": HORIZON,
         "networks": networks,
-        **of_rates,
     }
 
 
@@ -501,7 +435,7 @@ def _effects(dbn: DBN, n_rows: int | None = None) -> dict[str, list[list[Any]]]:
     """Responses to a shock of one standard deviation, in standard deviations: comparable whatever the units."""
     scale, bands = standard_deviations(dbn), list[FloatArray]()
     try:
-        if not dbn.bends:
+        if dbn.is_linear:
             responses = dbn.impulse_responses(HORIZON) * (scale[:, None] / scale)
             if n_rows and dbn.d <= _MOST_WITH_BANDS and dbn.is_stationary:
                 bands = [bound * (scale[:, None] / scale) for bound in dbn.response_bands(HORIZON, n_rows)]
@@ -544,19 +478,19 @@ def _edge_rows(table: pd.DataFrame, dbn: DBN) -> list[list[Any]]:
     numbers = zip(
         table["weight"], table["probability"], table["ci_low"], table["ci_high"], truth,
         table["source"], table["target"], table["lag"], table["standardised"], table["oriented"],
-        table["presence"], table["direction"], table["robustness"], table["could_be_hidden"], table["raw"],
+        table["presence"], table["direction"], table["robustness"], table["could_be_hidden"],
         table["q_value"], strict=True,
     )  # fmt: skip
-    shapes, signs = dbn.mechanisms.shapes(), dbn.mechanisms.signs()
+    shapes, signs = dbn.shapes(), dbn.signs()
 
     def shape(lag: int, i: int, j: int) -> list[Any]:
-        return [] if not dbn.bends or lag > dbn.n_lags else [str(shapes[lag, i, j]), int(signs[lag, i, j])]
+        return [] if dbn.is_linear or lag > dbn.n_lags else [str(shapes[lag, i, j]), int(signs[lag, i, j])]
 
     return [
         [place[s], place[t], int(lag), _rounded(w), _rounded(prob), _rounded(low), _rounded(high), mark,
          _rounded(share), int(oriented), _rounded(presence), _rounded(direction), _rounded(robust),
-         _rounded(hidden), _rounded(raw), _rounded(q), *shape(lag, place[s], place[t])]
-        for w, prob, low, high, mark, s, t, lag, share, oriented, presence, direction, robust, hidden, raw, q in numbers
+         _rounded(hidden), _rounded(q), *shape(lag, place[s], place[t])]
+        for w, prob, low, high, mark, s, t, lag, share, oriented, presence, direction, robust, hidden, q in numbers
     ]  # fmt: skip
 
 
@@ -579,16 +513,16 @@ _DISTRIBUTIONS = {
 
 def kind_table(dbn: DBN) -> Table | None:
     """Variable, kind, distribution and usual values of each; None without variables of other kinds."""
-    if not dbn.mechanisms.has_kinds:
+    if not dbn.has_kinds:
         return None
     try:
-        rows = usual(dbn).rows.reshape(-1, dbn.d)
+        rows = stationary_sample(dbn).reshape(-1, dbn.d)
     except ParameterError:
         rows = np.zeros((0, dbn.d))
     found = []
-    for j, (name, node) in enumerate(zip(dbn.variables, dbn.conditionals, strict=True)):
+    for j, (name, node) in enumerate(zip(dbn.variables, dbn.nodes, strict=True)):
         law = _DISTRIBUTIONS[node.kind.name]
-        if node.kind.name == "count" and node.dispersion > 0:
+        if node.kind.name == "count" and node.dispersion:
             law = f"negative binomial (overdispersion {node.dispersion:.3g})"
         found.append((name, node.kind.name, law, _usual_values(rows[:, j], node.kind.levels)))
     return Table(("Variable", "Kind", "Distribution", "Usual values"), found)
@@ -606,7 +540,7 @@ def _usual_values(x: np.ndarray, levels: tuple[str, ...]) -> str:
 
 def coefficient_table(dbn: DBN) -> Table | None:
     """Every coefficient with its interval and meaning, by target; None without variables of other kinds."""
-    if not dbn.mechanisms.has_kinds:
+    if not dbn.has_kinds:
         return None
     rows = []
     for row in dbn.coefficients().head(_MOST_ROWS).to_dict("records"):

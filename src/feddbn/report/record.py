@@ -22,10 +22,8 @@ from feddbn.methods.base import FederatedEstimator
 from feddbn.model.dbn import DBN
 from feddbn.model.effects import standard_deviations
 from feddbn.model.export import unguarded
-from feddbn.model.graph import parts_of, plain_parts
-from feddbn.model.rates import RateNetwork
 from feddbn.report.graph_layout import time_series_edges
-from feddbn.results.calibration import ABSTAINED
+from feddbn.results.abstention import ABSTAINED
 from feddbn.results.result import FORMAT, VERSION, Result, read_json, rows_in_sums
 
 __all__ = ["EDGE_COLUMNS", "ReportRecord", "read_edges", "read_record"]
@@ -47,7 +45,7 @@ def read_edges(path: Path) -> pd.DataFrame:
 
 EDGE_COLUMNS = (
     "source", "target", "lag", "weight", "probability", "ci_low", "ci_high", "presence", "direction", "robustness",
-    "could_be_hidden", "raw", "q_value",
+    "could_be_hidden", "q_value",
 )  # fmt: skip
 
 
@@ -84,8 +82,6 @@ class ReportRecord:
         Entries of a site's audit log.
     created
         When the result was written, as stored.
-    rates
-        The network in continuous time, of which `dbn` is what happens over one step, or None.
     """
 
     method: str
@@ -105,12 +101,6 @@ class ReportRecord:
     truth: DBN | None
     audit: tuple[dict[str, Any], ...]
     created: str
-    rates: RateNetwork | None = None
-
-    @property
-    def drawn(self) -> DBN | RateNetwork:
-        """The network whose arrows are shown: rates where time is continuous."""
-        return self.dbn if self.rates is None else self.rates
 
     @property
     def abstained(self) -> Finding | None:
@@ -145,7 +135,6 @@ def read_record(result: object, beside: Mapping[str, Any] | None = None) -> Repo
     if not isinstance(stored.get("dbn"), Mapping):
         raise FileError("the result has no network: 'dbn' is missing; write the result again after a fit.")
     dbn = _network(stored["dbn"], stored.get("variables"), "dbn")
-    rates = _rates(stored.get("rates"), dbn)
     truth = stored.get("truth")
     true_dbn = _network(truth, dbn.variables, "truth") if isinstance(truth, Mapping) else None
     findings = Findings.stored_in(stored)
@@ -168,7 +157,7 @@ def read_record(result: object, beside: Mapping[str, Any] | None = None) -> Repo
         method=str(stored.get("method") or "unknown method"),
         parameters=dict(stored.get("parameters") or {}),
         dbn=dbn,
-        edges=_edges(dbn, own, true_dbn, rates),
+        edges=_edges(dbn, own, true_dbn),
         history=frame if frame is not None and len(frame) else None,
         status_name=str(status.get("name") or ""),
         status_message=str(status.get("message") or ""),
@@ -185,7 +174,6 @@ def read_record(result: object, beside: Mapping[str, Any] | None = None) -> Repo
         truth=true_dbn,
         audit=tuple(dict(entry) for entry in stored.get("audit") or ()),
         created=str(stored.get("created") or ""),
-        rates=rates,
     )
 
 
@@ -228,24 +216,19 @@ def _network(part: Mapping[str, Any], variables: Sequence[str] | None, what: str
         raise FileError(f"the network {what!r} of the result cannot be read ({reason})") from error
 
 
-def _rates(part: object, dbn: DBN) -> RateNetwork | None:
-    if not isinstance(part, Mapping):
-        return None
-    try:
-        rates = RateNetwork.from_dict(part)
-    except (InputError, KeyError, TypeError, ValueError) as error:
-        raise FileError(f"the rates of the result cannot be read ({error})") from error
-    if rates.variables != dbn.variables:
-        raise FileError("the rates of the result are of other variables than its network.")
-    return rates
-
-
 def _in_order(dbn: DBN, variables: Sequence[str]) -> DBN | None:
     if set(dbn.variables) != set(variables):
         return None
     order = [dbn.variables.index(name) for name in variables]
-    weights = dbn.adjacency_matrices[:, order][:, :, order]
-    return DBN(weights[0], weights[1:], variables, **parts_of(plain_parts(dbn), variables, "the truth"))
+    weights = dbn.adjacency_matrices[:, order][:, :, order].tolist()
+    stored: dict[str, Any] = {
+        **dbn.to_dict(),
+        "variables": list(variables),
+        "W": weights[0],
+        "A": weights[1:],
+    }
+    numbers = ((key, stored[key]) for key in ("intercept", "noise_variances"))
+    return DBN.from_dict(stored | {key: value and [value[k] for k in order] for key, value in numbers})
 
 
 def _edge_frame(
@@ -280,11 +263,11 @@ def _beside(dbn: DBN, own: pd.DataFrame, table: pd.DataFrame) -> tuple[pd.DataFr
     told = table.drop_duplicates(_PLACE).set_index(_PLACE)
     places = pd.MultiIndex.from_frame(own[_PLACE])
     known = told.reindex(places).reset_index(drop=True)
-    found = own.assign(raw=np.nan, **{name: known[name].to_numpy() for name in _RESAMPLED})
+    found = own.assign(**{name: known[name].to_numpy() for name in _RESAMPLED})
     never = ~places.isin(told.index) & (own["lag"] <= table["lag"].max()).to_numpy()
     found.loc[never, ["probability", "presence"]] = 0.0
     its_own, theirs = set(places), set(told.index[told["weight"] != 0])
-    if dbn.bends:
+    if not dbn.is_linear:
         # A curve without an average slope has a weight of 0.
         theirs |= {one for one in its_own if one in told.index}
     if its_own == theirs:
@@ -295,13 +278,13 @@ def _beside(dbn: DBN, own: pd.DataFrame, table: pd.DataFrame) -> tuple[pd.DataFr
     return found, [Finding("edges-differ", "error" if 2 * both < every else "warning", values)]
 
 
-def _edges(dbn: DBN, table: pd.DataFrame, truth: DBN | None, rates: RateNetwork | None) -> pd.DataFrame:
+def _edges(dbn: DBN, table: pd.DataFrame, truth: DBN | None) -> pd.DataFrame:
     place = {name: i for i, name in enumerate(dbn.variables)}
     where = list(zip(table["lag"], table["source"].map(place), table["target"].map(place), strict=True))
     bends = np.array([lag <= dbn.n_lags and bool(dbn.is_edge[lag, i, j]) for lag, i, j in where], dtype=bool)
     # A confidence table also lists edges that only some replicates had; the network does not have them.
-    table = table[(table["weight"] != 0) | (bends & (dbn.bends))]
-    scale = standard_deviations(dbn) if rates is None else np.sqrt(np.diag(rates.stationary))
+    table = table[(table["weight"] != 0) | (bends & (not dbn.is_linear))]
+    scale = standard_deviations(dbn)
     is_open = set(dbn.open_edges)
     ends = zip(table["source"], table["target"], table["lag"], strict=True)
     table = table.assign(
@@ -309,9 +292,7 @@ def _edges(dbn: DBN, table: pd.DataFrame, truth: DBN | None, rates: RateNetwork 
         oriented=[lag > 0 or (s, t) not in is_open for s, t, lag in ends],
     )
     strength = table["standardised"].abs().fillna(0).to_numpy()
-    # How fast a variable goes back to its level is no effect on another one.
-    last = (table["source"] == table["target"]).to_numpy() & (rates is not None)
-    table = table.iloc[np.lexsort((-strength, last))].reset_index(drop=True)
+    table = table.iloc[np.argsort(-strength, kind="stable")].reset_index(drop=True)
     if truth is not None:
         stack = truth.is_edge
         table["truth"] = [
@@ -327,8 +308,8 @@ def _standardised(dbn: DBN, table: pd.DataFrame, scale: FloatArray) -> pd.Series
     of = {name: float(scale[i]) for name, i in place.items()}
     factors = [of[s] / of[t] for s, t in zip(table["source"], table["target"], strict=True)]
     found: pd.Series = table["weight"] * factors
-    if dbn.bends:
-        sizes = dbn.standardised_weights(None if dbn.mechanisms.has_kinds else scale)
+    if not dbn.is_linear:
+        sizes = dbn.standardised_weights(None if dbn.has_kinds else scale)
         rows = zip(table.index, table["lag"], table["source"], table["target"], strict=True)
         for k, lag, s, t in rows:
             if lag <= dbn.n_lags:

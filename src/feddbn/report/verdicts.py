@@ -15,7 +15,7 @@ from feddbn.errors import ParameterError
 from feddbn.findings import Finding, Level
 from feddbn.method_table import find_method
 from feddbn.model.dbn import DBN
-from feddbn.model.dynamics import usual
+from feddbn.model.dynamics import stationary_sample
 from feddbn.report.record import ReportRecord
 from feddbn.words.tables import known_number as number
 
@@ -38,7 +38,7 @@ def verdicts(record: ReportRecord) -> list[Finding]:
         _residuals(record),
         _agreement(record),
         Finding("verdict-acyclic", "error") if has_cycle(record.dbn.is_edge[0]) else None,
-        _stable(record.dbn) if record.rates is None else None,
+        _stable(record.dbn),
         _revealed(record),
     ]
     return [verdict for verdict in found if verdict is not None]
@@ -117,9 +117,7 @@ def _order(record: ReportRecord) -> Finding:
 
 
 def _empty(record: ReportRecord) -> Finding:
-    # Over a step every path is an edge; in continuous time those are that have a rate.
-    shown = record.dbn if record.rates is None else record.rates.arrows()
-    is_edge, settings, facts = shown.is_edge, record.parameters, record.diagnostics
+    is_edge, settings, facts = record.dbn.is_edge, record.parameters, record.diagnostics
     n_now, n_lagged = int(np.count_nonzero(is_edge[0])), int(np.count_nonzero(is_edge[1:]))
     counts: dict[str, Any] = {"n_now": n_now, "n_lagged": n_lagged}
     if n_now + n_lagged:
@@ -179,8 +177,7 @@ def _certainty(record: ReportRecord) -> Finding | None:
         return _verdict("certainty", "warning", "not-told", **values)
     for one in record.findings.of("edges-differ"):
         return _verdict("certainty", one.level, "differ", **values)
-    # Claims count what the residuals say; probabilities of other methods do not.
-    if _are_contradicted(record) and record.edges["raw"].isna().all():
+    if _are_contradicted(record):
         return _verdict("certainty", "warning", "contradicted", **values)
     if n_sure >= len(known) / 2:
         return _verdict("certainty", "good", "sure", **values)
@@ -188,7 +185,7 @@ def _certainty(record: ReportRecord) -> Finding | None:
 
 
 def _residuals(record: ReportRecord) -> Finding | None:
-    """What the method found when it looked at its residuals, or that nobody looked; rates have no residuals of rows."""
+    """What the method found when it looked at its residuals, or that nobody looked."""
     facts = record.diagnostics.get("residuals")
     numbers = facts if isinstance(facts, Mapping) else {}
     numbers = {name: value for name, value in numbers.items() if number(value) is not None}
@@ -199,7 +196,7 @@ def _residuals(record: ReportRecord) -> Finding | None:
     if found:
         return _verdict("residuals", "warning", "not-quite", **values)
     if not isinstance(facts, Mapping):
-        return None if record.rates is not None else _verdict("residuals", "unknown", "unknown", **values)
+        return _verdict("residuals", "unknown", "unknown", **values)
     return _verdict("residuals", "good", "yes", **values)
 
 
@@ -240,12 +237,12 @@ def _agreement(record: ReportRecord) -> Finding | None:
 def _stable(dbn: DBN) -> Finding | None:
     if not dbn.n_lags:
         return None
-    if dbn.bends:
+    if not dbn.is_linear:
         # With curves: whether simulated paths stay where they are.
         try:
-            usual(dbn)
+            stationary_sample(dbn)
         except ParameterError as error:
-            return _verdict("stable", "error", "leaves", why=str(error), has_kinds=dbn.mechanisms.has_kinds)
+            return _verdict("stable", "error", "leaves", why=str(error), has_kinds=dbn.has_kinds)
         return _verdict("stable", "good", "settles")
     try:
         radius = float(dbn.spectral_radius)

@@ -1,26 +1,23 @@
 """Tables of a learned network: all possible edges in the order in which they deserve belief, and which way links go.
 
-In every order at most one of i -> j and j -> i is possible, so the two exclude each other and the probability of a
-contemporaneous link is the sum of theirs, exactly; that of a direction given a link is its share of the sum. Where the
-posterior is given one order, a direction's probability comes from the score difference s of its reversal instead:
-1 / (1 + exp(-s / 2)). Lagged effects have one possible direction.
+A network has at most one of i -> j and j -> i, so the probability of a contemporaneous link is the sum of theirs, and that of
+a direction given a link is its share of the sum. Lagged effects have one possible direction.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.constraints import EdgeConstraints
-from feddbn.core.orders.average import OrderPosterior
 from feddbn.core.orders.learn import EdgeOrientation, Learned, compelled_edges
 from feddbn.errors import ParameterError
 from feddbn.model.dbn import DBN
+from feddbn.model.nodes import Part
 
 __all__ = [
     "Links",
@@ -95,8 +92,7 @@ def pair_ranking(table: pd.DataFrame, variables: Sequence[str]) -> FloatArray:
     d = len(place)
     where = table["source"].map(place).to_numpy(), table["target"].map(place).to_numpy()
     probability, strength = np.zeros((d, d)), np.zeros((d, d))
-    # What speaks against a model says little about the order of its edges.
-    np.maximum.at(probability, where, table["raw" if "raw" in table else "probability"].to_numpy())
+    np.maximum.at(probability, where, table["probability"].to_numpy())
     strength[where] = table["strength"].to_numpy()
     turned = _REVERSAL * probability.T
     is_turned = turned > probability
@@ -130,21 +126,16 @@ class Links:
     oriented: BoolArray
 
 
-def links_of(posterior: OrderPosterior, orientation: Sequence[EdgeOrientation]) -> Links:
-    """Return links from edge probabilities and how firmly the network's edges are directed."""
-    d = posterior.probability.shape[1]
-    within = posterior.probability[:d]
-    presence = np.minimum(within + within.T, 1.0)
-    over_orders = posterior.n_orders > 1
+def links_of(learned: Learned) -> Links:
+    """Return links from shares of networks and how firmly the network's edges are directed."""
+    shares = learned.shares
+    assert shares is not None
+    d, presence = len(shares.settled), shares.links
     direction = np.full((d, d), np.nan)
-    if over_orders:
-        np.divide(within, within + within.T, out=direction, where=presence > 0)
+    np.divide(shares.probability[:d], presence, out=direction, where=presence > 0)
     oriented = np.zeros((d, d), dtype=bool)
-    for edge in orientation:
+    for edge in learned.orientation:
         i, j = edge.source, edge.target
-        if not over_orders:
-            direction[i, j] = 1.0 / (1.0 + np.exp(-edge.score_difference / 2))
-            direction[j, i] = 1.0 - direction[i, j]
         oriented[i, j] = oriented[j, i] = edge.oriented
     return Links(presence, direction, oriented)
 
@@ -164,15 +155,16 @@ def left_open(learned: Learned, pairs: BoolArray) -> Learned:
 
     Lagged edges between them have at most one half, too: which of the members acts is not told.
     """
-    d, p = len(pairs), learned.posterior.probability.copy()
-    between = np.tile(pairs & ~np.eye(d, dtype=bool), (len(p) // d, 1))
-    p[d:] = np.where(between, np.minimum(p, 0.5), p)[d:]
-    p[:d] = np.where(pairs, np.minimum(p[:d] + p[:d].T, 1.0) / 2, p[:d])
+    assert learned.shares is not None
+    d, shares = len(pairs), learned.shares.left_open(pairs)
+    edges = shares.edges.copy()
+    between = np.tile(pairs & ~np.eye(d, dtype=bool), (len(edges) // d - 1, 1))
+    edges[d:] = np.where(between, np.minimum(edges[d:], 0.5), edges[d:])
     orientation = tuple(
         EdgeOrientation(e.source, e.target, 0.0) if pairs[e.source, e.target] else e
         for e in learned.orientation
     )
-    return replace(learned, posterior=replace(learned.posterior, probability=p), orientation=orientation)
+    return replace(learned, shares=replace(shares, edges=edges), orientation=orientation)
 
 
 def open_edges(
@@ -214,10 +206,10 @@ def learned_table(
 
     `q` ((p+1) d, d) become a column q_value.
     """
-    table = edge_table(learned.posterior.probability, C, shares, names)
+    table = edge_table(learned.probability, C, shares, names)
     table = table.assign(presence=table["probability"], direction=1.0, oriented=True)
     now = (table["lag"] == 0).to_numpy()
-    links = links_of(learned.posterior, learned.orientation)
+    links = links_of(learned)
     place = {name: k for k, name in enumerate(names)}
     i = table.loc[now, "source"].map(place).to_numpy(dtype=int)
     j = table.loc[now, "target"].map(place).to_numpy(dtype=int)
@@ -234,7 +226,7 @@ def learned_network(
     numbers: tuple[FloatArray, FloatArray, FloatArray],
     names: tuple[str, ...],
     outputs: Sequence[int] = (),
-    **shapes: Any,
+    parts: Sequence[Part] = (),
 ) -> DBN:
     """Return the network that an order search found, with the edges whose direction it leaves open.
 
@@ -242,8 +234,8 @@ def learned_network(
     ----------
     numbers
         Weights ((p+1) d, d), intercepts and noise variances (d,); of equal variances those of `outputs` become their mean.
-    shapes
-        Curves and products, as `DBN` takes them.
+    parts
+        Curves and products.
     """
     C, intercept, variances = numbers
     d, which = len(names), list(outputs)
@@ -251,4 +243,5 @@ def learned_network(
         variances = variances.copy()
         variances[which] = float(variances[which].mean())
     is_open = open_edges(learned.orientation, C, names)
-    return DBN(C[:d], C[d:].reshape(-1, d, d), names, intercept, variances, is_open, **shapes)
+    linear = DBN(C[:d], C[d:].reshape(-1, d, d), names, intercept, variances)
+    return replace(linear.with_parts(parts), open_edges=tuple(is_open))

@@ -24,7 +24,7 @@ from feddbn.federation.sums.survey import Survey
 from feddbn.federation.sums.treatment import AskedMoments
 from feddbn.findings import Finding, Level, together
 from feddbn.model.dbn import DBN
-from feddbn.model.mechanisms import known
+from feddbn.model.nodes import known
 from feddbn.shown import Shown
 from feddbn.words import say
 

@@ -5,9 +5,8 @@ Layout, version 1 (keys a reader does not know are ignored)::
     format, version, feddbn      "feddbn-result", 1, version of the package that wrote it
     method, parameters           name of the class and its arguments
     variables, dbn, raw          names; the network; {W, A} before thresholds, or null
-    edges                        [{source, target, lag, weight, standardised, oriented, probability?, raw?, presence?,
-                                 direction?, ci_low?, ci_high?, robustness?, could_be_hidden?}]; raw is the probability
-                                 before it was lowered by what was found against the model
+    edges                        [{source, target, lag, weight, standardised, oriented, probability?, presence?,
+                                 direction?, ci_low?, ci_high?, robustness?, could_be_hidden?}]
     history, n_rounds            one object per round (a residual that is not finite is null); number of sums
     status                       {name, message, converged}
     sites                        [{name, recordings, segments, rows, usable_rows, used_rows, dropped_rows, complete_rows,
@@ -18,9 +17,6 @@ Layout, version 1 (keys a reader does not know are ignored)::
     diagnostics                  facts about the fit: objective, centring, dropped edges, order, ...
     personal                     null or {site: network}
     truth                        the network behind simulated data; absent otherwise
-    rates                        of a network in continuous time: its rates with their errors (`RateNetwork.to_dict`); then
-                                 `dbn` is the network over one step, and an edge has lag 1 and the rate as its weight; absent
-                                 otherwise
     sums                         summed moments of all rows and what was done to them, if they were kept, for `update`
 """
 
@@ -48,7 +44,6 @@ from feddbn.federation.protocol.encoding import decode
 from feddbn.federation.protocol.study import StudyResult
 from feddbn.findings import Findings
 from feddbn.model.dbn import DBN
-from feddbn.model.rates import RateNetwork
 from feddbn.results.text import rows_of_errors, summary_text
 from feddbn.shown import Shown
 from feddbn.words import say
@@ -152,7 +147,6 @@ _FACTS = {
     "drift_": "drift",
     "drift_courses_": "drift_courses",
     "block_rows_": "block_rows",
-    "fit_": "fit",
 }
 
 
@@ -183,8 +177,6 @@ class Result(Shown):
         What the fit found and did, what matters most first.
     truth
         The network behind simulated data, or None.
-    rates
-        The network in continuous time, of which `dbn` is what happens over one step, or None.
     sums
         The summed moments it was learned from, if they were kept (`federation.sums.tally`), or None. They tell more about
         the rows than the network does.
@@ -193,7 +185,7 @@ class Result(Shown):
     --------
     >>> import feddbn
     >>> from feddbn.results.result import Result
-    >>> data = feddbn.simulate(d=3, n_sites=2, n_samples=200, random_state=0)
+    >>> data = feddbn.simulate(d=3, n_sites=2, n_samples=2000, random_state=0)
     >>> result = Result.from_estimator(feddbn.OneShotDBN().fit(data.sites))
     >>> result.method, result.status["converged"], len(result.edges)
     ('OneShotDBN', True, 5)
@@ -215,7 +207,6 @@ class Result(Shown):
     truth: DBN | None = None
     feddbn: str = __version__
     sums: dict[str, Any] | None = None
-    rates: RateNetwork | None = None
 
     @property
     def rows_used(self) -> tuple[int | None, int | None]:
@@ -265,18 +256,13 @@ class Result(Shown):
         personal = getattr(estimator, "dbns_", None)
         sites = getattr(estimator, "sites_", None)
         history = getattr(estimator, "history_", None)
-        rates: RateNetwork | None = getattr(estimator, "rate_network_", None)
         return cls(
             method=type(estimator).__name__,
             dbn=dbn,
             parameters=parameters,
             raw=raw,
-            edges=_edges_of_rates(rates)
-            if rates is not None
-            else _edges(
-                dbn,
-                getattr(estimator, "edge_probabilities_", None),
-                getattr(estimator, "hidden_", None),
+            edges=_edges(
+                dbn, getattr(estimator, "edge_probabilities_", None), getattr(estimator, "hidden_", None)
             ),
             history=_records(history),
             status={"name": status.name, "message": status.message, "converged": status.is_converged},
@@ -288,7 +274,6 @@ class Result(Shown):
             personal=None if personal is None else dict(personal),
             truth=truth,
             sums=plain(estimator.sums_to_dict()) if keep_sums else None,
-            rates=rates,
         )
 
     @property
@@ -306,7 +291,9 @@ class Result(Shown):
 
         The bounds are NaN where they are not known (`response_bands`).
         """
-        table = self.dbn.frames.impulse_responses(horizon).assign(lower=np.nan, upper=np.nan)
+        table = self.dbn.tidy(self.dbn.impulse_responses(horizon), "response").assign(
+            lower=np.nan, upper=np.nan
+        )
         bounds = self.response_bands(horizon, level)
         if bounds is not None:
             table["lower"], table["upper"] = (np.moveaxis(bound, 0, 2).ravel() for bound in bounds)
@@ -344,8 +331,6 @@ class Result(Shown):
         }
         if self.truth is not None:
             stored["truth"] = self.truth.to_dict()
-        if self.rates is not None:
-            stored["rates"] = self.rates.to_dict()
         if self.sums is not None:
             stored["sums"] = self.sums
         return stored
@@ -378,7 +363,6 @@ class Result(Shown):
                 truth=None if truth is None else DBN.from_dict(truth),
                 feddbn=str(stored.get("feddbn", "")),
                 sums=None if stored.get("sums") is None else dict(stored["sums"]),
-                rates=None if stored.get("rates") is None else RateNetwork.from_dict(stored["rates"]),
             )
         except InputError as error:
             raise FileError(f"{where} is a damaged result: {error}", code="damaged-result") from None
@@ -484,19 +468,12 @@ def _edges(dbn: DBN, probabilities: pd.DataFrame | None, hidden: pd.DataFrame | 
     """Edges with whatever is known of them."""
     edges = dbn.edges()
     if probabilities is not None:
-        columns = ("probability", "raw", "presence", "direction", "ci_low", "ci_high", "q_value")
+        columns = ("probability", "presence", "direction", "ci_low", "ci_high", "q_value")
         known = [c for c in columns if c in probabilities]
         edges = edges.merge(probabilities[[*_EDGE, *known]], on=_EDGE, how="left")
     if hidden is not None and len(hidden):
         edges = edges.merge(hidden, on=_EDGE, how="left")
     return _records(edges)
-
-
-def _edges_of_rates(rates: RateNetwork) -> list[dict[str, Any]]:
-    """Rates as edges."""
-    found = rates.to_frame().rename(columns={"rate": "weight", "lower": "ci_low", "upper": "ci_high"})
-    found.insert(2, "lag", 1)
-    return _records(found.drop(columns="error").assign(oriented=True))
 
 
 def _records(frame: pd.DataFrame | None) -> list[dict[str, Any]]:

@@ -22,7 +22,6 @@ from feddbn.metrics import (
 )
 from feddbn.model.dbn import DBN
 from feddbn.model.network import check_network
-from feddbn.model.rates import RateNetwork
 from feddbn.shown import Shown
 
 __all__ = ["Scores", "SiteScores", "score", "score_by_kind", "score_sites"]
@@ -120,10 +119,8 @@ class SiteScores(Mapping[str, dict[str, float]], Shown):
         return {"mean": dict(self), "sites": {site: scores.to_dict() for site, scores in self.sites.items()}}
 
 
-def score(truth: DBN | RateNetwork, estimate: DBN | RateNetwork) -> Scores:
+def score(truth: DBN, estimate: DBN) -> Scores:
     """Scores of an estimated network against the true one, per part (W and A).
-
-    Of two networks in continuous time A are the rates, and W is empty.
 
     Variables are matched by name. If one network has fewer lags, its missing lags hold no edges. A curve and a part in a
     product are edges, too; errors are those of average slopes.
@@ -137,13 +134,6 @@ def score(truth: DBN | RateNetwork, estimate: DBN | RateNetwork) -> Scores:
     >>> scores["W"]["shd"], scores["W"]["shd_paper"], scores.skeleton.shd
     (1, 2, 0)
     """
-    if isinstance(truth, RateNetwork) != isinstance(estimate, RateNetwork):
-        raise ParameterError(
-            "truth and estimate must both be networks over steps or both of rates; network.network() is one over a step."
-        )
-    truth, estimate = (
-        one.arrows(False) if isinstance(one, RateNetwork) else one for one in (truth, estimate)
-    )
     check_network(truth, "truth")
     check_network(estimate, "estimate")
     W, A = _aligned(truth, estimate, estimate.adjacency_matrices)

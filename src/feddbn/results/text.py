@@ -39,12 +39,7 @@ def rows_of_errors(result: Result) -> int | None:
     Known they are for straight effects that settle, where the noise and the number of rows are known.
     """
     dbn = result.dbn
-    if (
-        dbn.bends
-        or result.rates is not None
-        or dbn.noise_variances is None
-        or (dbn.noise_variances <= 0).any()
-    ):
+    if not dbn.is_linear or dbn.noise_variances is None or (dbn.noise_variances <= 0).any():
         return None
     try:
         return result.n_rows if dbn.is_stationary else None
@@ -73,13 +68,12 @@ def summary_text(result: Result) -> str:
         ("Sites", str(len(result.sites))),
         ("Rows used", rows_words(result) or "not known"),
     ]
-    right = [("Variables", str(dbn.d)), ("Lags", str(dbn.n_lags))]
-    if result.rates is None:
-        n_now, n_lagged = np.count_nonzero(dbn.is_edge[0]), np.count_nonzero(dbn.is_edge[1:])
-        right.append(("Edges now / lagged", f"{n_now} / {n_lagged}"))
-    else:
-        n_between = sum(edge["source"] != edge["target"] for edge in result.edges)
-        right.append(("Edges between", str(n_between)))
+    n_now, n_lagged = np.count_nonzero(dbn.is_edge[0]), np.count_nonzero(dbn.is_edge[1:])
+    right = [
+        ("Variables", str(dbn.d)),
+        ("Lags", str(dbn.n_lags)),
+        ("Edges now / lagged", f"{n_now} / {n_lagged}"),
+    ]
     lines = ["=" * _WIDTH]
     for (a, x), (b, y) in zip(left, right, strict=True):
         lines.append(f"{a + ':':<11} {x:>26}   {b + ':':<20} {y:>16}")
@@ -87,7 +81,7 @@ def summary_text(result: Result) -> str:
     alone = result.findings.of(ALONE)
     for line in (
         *(full_sentence(say(one)) for one in alone),
-        *first_lines([one for one in result.findings if one not in alone], "python", 5),
+        *first_lines([one for one in result.findings if one not in alone], "python"),
         f"The fit {result.status.get('message', 'ended')}.",
     ):
         lines += wrap(line, _WIDTH, initial_indent="- ", subsequent_indent="  ")

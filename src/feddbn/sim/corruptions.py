@@ -7,8 +7,8 @@ deviations of the variables before any corruption, and a generator, and returns 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
+from typing import NamedTuple
 from zlib import crc32
 
 import numpy as np
@@ -167,24 +167,9 @@ def missing(sites: Sites, strength: float, scale: FloatArray, rng: np.random.Gen
     return _every_recording(sites, lambda rows: np.where(rng.random(rows.shape) < strength, np.nan, rows))
 
 
-@dataclass(frozen=True)
-class Corruption:
-    """A corruption of rows with the strengths it takes.
-
-    Attributes
-    ----------
-    act
-        The function; its docstring says what it does and what the strength means.
-    default
-        The strength if none is given.
-    rule
-        Which strengths there are.
-
-    Examples
-    --------
-    >>> from feddbn.sim import CORRUPTIONS
-    >>> CORRUPTIONS["missing"].default
-    0.1
+class Corruption(NamedTuple):
+    """A corruption of rows: the function, whose docstring says what a strength means; the default strength; and which
+    strengths there are.
     """
 
     act: Callable[[Sites, float, FloatArray, np.random.Generator], Sites]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -12,11 +13,12 @@ from feddbn.core.arrays import FloatArray
 from feddbn.core.kinds import Kind
 from feddbn.data.kinds import read_kinds
 from feddbn.errors import Given, ParameterError
-from feddbn.model.mechanisms import NOISE_FAMILIES
-from feddbn.settings import is_number, number, whole, word
+from feddbn.model.step import NOISE_FAMILIES
+from feddbn.settings import Rule, is_number, nothing, number, several, whole, word
 from feddbn.sim.corruptions import CorruptionNames, strengths_of
-from feddbn.sim.shapes import EFFECTS
 
+EFFECTS = ("linear", "gp", "spline", "sigmoid", "threshold", "quadratic", "mixed")
+"""What effects can be asked for; "mixed": every edge straight with probability 1/2, else a function of any kind."""
 AskedKinds = Mapping[str, object] | Sequence[object] | None
 
 
@@ -68,7 +70,6 @@ class SimulationSettings:
     a_range: tuple[float, float] | None = None
     decay: float = 1.5
     heterogeneity: float | str = 0.0
-    n_clusters: int | None = None
     noise: str = "gaussian"
     noise_scale: float | Sequence[float] = 1.0
     site_sizes: Sequence[int] | None = None
@@ -81,103 +82,42 @@ class SimulationSettings:
     kinds: AskedKinds = None
 
     def __post_init__(self) -> None:
-        for name, least in (
-            ("d", 1),
-            ("n_lags", 0),
-            ("n_sites", 1),
-            ("n_samples", 1),
-            ("n_recordings", 1),
-            ("burn_in", 0),
-        ):
-            whole(least).check(name, getattr(self, name))
-        for name, least_number in (("mean_degree", 0.0), ("lag_degree", 0.0), ("decay", 1.0)):
-            number(least_number).check(name, getattr(self, name))
-        _range("w_range", self.w_range)
-        if self.a_range is not None:
-            _range("a_range", self.a_range)
-        word(*NOISE_FAMILIES).check("noise", self.noise)
-        self._check_heterogeneity()
-        self._check_sizes()
-        self._check_variables()
-        object.__setattr__(self, "corruptions", strengths_of(self.corruptions, self.d))
-        word(*EFFECTS).check("effects", self.effects)
-        self._check_interactions()
-        self._check_kinds()
-
-    def _check_kinds(self) -> None:
-        if not self.kinds_of_all:
-            return
-        others: tuple[tuple[str, object, object], ...] = (
-            ("effects", self.effects, "linear"),
-            ("interactions", self.interactions, 0),
-            ("corruptions", self.strengths, {}),
-            ("noise", self.noise, "gaussian"),
+        for name, rule in _RULES.items():
+            rule.check(name, getattr(self, name))
+        d, interactions, names = self.d, self.interactions, self.variables
+        several(number(above=0), f"one positive number or d={d} of them").check(
+            "noise_scale", np.ravel(self.noise_scale).tolist()
         )
-        for name, value, plain in others:
-            if value != plain:
-                raise ParameterError(
-                    f"{name}={value!r} cannot be simulated together with kinds, whose variables have distributions of their"
-                    f" own; leave {name} or kinds out."
-                )
-
-    def _check_interactions(self) -> None:
-        value = self.interactions
-        if not is_number(value) or not (0 <= value < 1 or (value >= 1 and value == round(value))):
+        if np.size(self.noise_scale) not in (1, d):
             raise ParameterError(
-                "interactions must be a whole number (products of two lagged causes in a network) or a share below 1 "
-                f"(as many for each lagged edge), got {value!r}."
+                f"noise_scale must be one positive number or d={d} of them, got {self.noise_scale!r}."
             )
-        if value and (self.d < 2 or self.n_lags < 1):
+        if self.site_sizes is not None and len(self.site_sizes) != self.n_sites:
             raise ParameterError(
-                f"interactions={value!r} need two lagged causes, got d={self.d} and n_lags={self.n_lags}; "
-                "use d >= 2 and n_lags >= 1, or interactions=0."
+                f"site_sizes must hold {self.n_sites} numbers, one per site, got {self.site_sizes!r}."
             )
-        most = self.d * self.n_lags**2 * math.comb(self.d, 2)
-        if value > most:
-            raise ParameterError(
-                f"interactions={value!r} is more than the {most} there can be with d={self.d} and n_lags={self.n_lags}."
-            )
-
-    def _check_heterogeneity(self) -> None:
-        value = self.heterogeneity
-        (number(0, most=1) | word("independent")).check("heterogeneity", value)
-        if self.n_clusters is not None:
-            whole(1).check("n_clusters", self.n_clusters)
-            if self.n_clusters > self.n_sites:
-                raise ParameterError(
-                    f"n_clusters={self.n_clusters} is more than n_sites={self.n_sites}; "
-                    "every cluster needs a site."
-                )
-
-    def _check_sizes(self) -> None:
-        try:
-            scale = np.asarray(self.noise_scale, dtype=np.float64)
-        except (TypeError, ValueError):
-            scale = np.array(np.nan)
-        if scale.shape not in ((), (self.d,)) or not np.all(np.isfinite(scale)) or np.any(scale <= 0):
-            raise ParameterError(
-                f"noise_scale must be one positive number or d={self.d} of them, got {self.noise_scale!r}."
-            )
-        if self.site_sizes is not None:
-            if np.ndim(self.site_sizes) != 1 or len(self.site_sizes) != self.n_sites:
-                raise ParameterError(
-                    f"site_sizes must hold {self.n_sites} numbers, one per site, got {self.site_sizes!r}."
-                )
-            for size in self.site_sizes:
-                whole(1).check("site_sizes", size)
+        if names is not None and not len(names) == len({str(name) for name in names}) == d:
+            raise ParameterError(f"variables must be d={d} different names, got {names!r}.")
         smallest = min(self.usable_rows)
         if smallest < self.n_recordings:
             raise ParameterError(
                 f"n_recordings={self.n_recordings} needs as many usable rows at every site, but one has "
                 f"{smallest}; raise n_samples or site_sizes, or lower n_sites or n_recordings."
             )
-
-    def _check_variables(self) -> None:
-        if self.variables is None:
-            return
-        names = [str(v) for v in self.variables]
-        if isinstance(self.variables, str) or len(names) != self.d or len(set(names)) != self.d:
-            raise ParameterError(f"variables must be d={self.d} different names, got {self.variables!r}.")
+        most = d * self.n_lags**2 * math.comb(d, 2)
+        if interactions > most or (interactions and not most):
+            raise ParameterError(
+                f"interactions={interactions!r} are more products of two lagged causes than the {most} there can be with "
+                f"d={d} and n_lags={self.n_lags}."
+            )
+        object.__setattr__(self, "corruptions", strengths_of(self.corruptions, d))
+        plain = {"effects": "linear", "interactions": 0, "corruptions": {}, "noise": "gaussian"}
+        for name, value in plain.items() if self.kinds_of_all else ():
+            if getattr(self, name) != value:
+                raise ParameterError(
+                    f"{name}={getattr(self, name)!r} cannot be simulated together with kinds, whose variables have "
+                    f"distributions of their own; leave {name} or kinds out."
+                )
 
     @property
     def usable_rows(self) -> tuple[int, ...]:
@@ -189,7 +129,12 @@ class SimulationSettings:
     @property
     def strengths(self) -> dict[str, float]:
         """Corruption -> strength, in the order in which they act."""
-        return strengths_of(self.corruptions, self.d)
+        return dict(self.corruptions)  # type: ignore[arg-type]
+
+    @property
+    def is_independent(self) -> bool:
+        """Whether the networks of sites have nothing in common."""
+        return self.heterogeneity == "independent"
 
     @property
     def noise_scales(self) -> FloatArray:
@@ -222,12 +167,31 @@ def split_evenly(total: int, n_parts: int) -> tuple[int, ...]:
     return tuple(share + (part < remainder) for part in range(n_parts))
 
 
-def _range(name: str, value: object) -> None:
+def _is_range(value: Any) -> bool:
     try:
-        low, high = (float(bound) for bound in value)  # type: ignore[attr-defined]
+        low, high = (float(bound) for bound in value)
     except (TypeError, ValueError):
-        low, high = math.nan, math.nan
-    if not 0 < low <= high < math.inf:
-        raise ParameterError(
-            f"{name} must be two sizes 0 < low <= high, got {value!r}; signs are drawn for you."
-        )
+        return False
+    return 0 < low <= high < math.inf
+
+
+def _is_share_or_count(value: Any) -> bool:
+    return is_number(value) and (0 <= value < 1 or (value >= 1 and value == round(value)))
+
+
+_RANGE = Rule(_is_range, ("two sizes 0 < low <= high",))
+_RULES: Mapping[str, Rule] = {
+    **dict.fromkeys(("d", "n_sites", "n_samples", "n_recordings"), whole(1)),
+    **dict.fromkeys(("n_lags", "burn_in"), whole(0)),
+    **dict.fromkeys(("mean_degree", "lag_degree"), number(0.0)),
+    "decay": number(1.0),
+    "w_range": _RANGE,
+    "a_range": _RANGE | nothing(),
+    "noise": word(*NOISE_FAMILIES),
+    "heterogeneity": number(0, most=1) | word("independent"),
+    "effects": word(*EFFECTS),
+    "interactions": Rule(_is_share_or_count, ("a share below 1", "a whole number of at least 1")),
+    "site_sizes": several(whole(1), "whole numbers of rows") | nothing(),
+    "variables": Rule(lambda value: not isinstance(value, str), ("several names",)),
+}
+"""Argument -> what it may be by itself."""

@@ -1,147 +1,36 @@
-"""Simulated federations with known networks."""
+"""Simulated federations with known networks: systems are drawn, made networks, and run from noise of their own.
+
+The streams of structure, noise, corruptions and functions are independent, and every recording has one of its own.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from functools import cached_property
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
 
 from feddbn.core.ancestral.marks import true_marks
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import ParameterError
-from feddbn.model.conditionals import NaturalEffect
 from feddbn.model.dbn import DBN
-from feddbn.model.dynamics import require_linear
+from feddbn.model.dynamics import first_rows
 from feddbn.model.graph import AncestralGraph
-from feddbn.model.mechanisms import Additive, Mechanisms, known
-from feddbn.model.network import edge_at, random_generator
+from feddbn.model.network import random_generator
+from feddbn.model.step import Step, draw_noise, impact, run
 from feddbn.shown import Shown
-from feddbn.sim.corruptions import CorruptionNames
-from feddbn.sim.federated import SimulatedArrays, simulate_arrays
-from feddbn.sim.series import terms_of
-from feddbn.sim.settings import AskedKinds, SimulationSettings
-from feddbn.sim.shapes import EdgeEffect
-from feddbn.sim.systems import HiddenVariables, System
+from feddbn.sim.corruptions import CorruptionNames, Sites, corrupted
+from feddbn.sim.functions import bend_systems, network_of, units_of
+from feddbn.sim.kinds import draw_ends, stable_network
+from feddbn.sim.settings import AskedKinds, SimulationSettings, split_evenly
+from feddbn.sim.systems import HiddenVariables, System, draw_systems
 
-__all__ = [
-    "SimulatedFederation",
-    "TrueNetwork",
-    "simulate",
-]
+__all__ = ["SimulatedFederation", "simulate"]
 
-
-class _Drawn(Additive):
-    """What the variables of a drawn system do; unlike curves that were learned, its functions are tables."""
-
-    def __init__(self, system: System, intercept: FloatArray | None, variances: FloatArray | None) -> None:
-        weights = np.concatenate([system.W[None], system.A])
-        size = len(system.A), len(system.W)
-        super().__init__(*terms_of([system]), *size, intercept, variances, weights)
-        self._system = system
-
-    def shapes(self) -> NDArray[np.object_]:
-        """(p+1, d, d) linear, curved or product."""
-        shapes, drawn = super().shapes(), self._system.shapes
-        assert drawn is not None
-        for edge in drawn.curves:
-            shapes[edge] = "curved"
-        for product in drawn.products:
-            for i, lag in product.causes:
-                shapes[lag, i, product.target] = "product"
-        return shapes
-
-
-@dataclass(frozen=True, eq=False, repr=False, init=False)
-class TrueNetwork(DBN):
-    """A true network: W and A as in `DBN`, and the function of every edge.
-
-    Where effects are not linear, W and A hold the weights of the edges (`feddbn.simulate`), so edges can be scored as
-    ever, and the column `standardised` of `edges` is ``weight * sd_from / sd_to``; forecasts, effects and simulated data are
-    those of the functions. A stored truth keeps W, A and a table of every function; what is read back is a `DBN`.
-
-    Attributes
-    ----------
-    system
-        What was simulated, in which functions of edges are tables; None if the numbers of the network say all.
-
-    Examples
-    --------
-    >>> import feddbn
-    >>> feddbn.simulate(d=3, n_sites=1, n_samples=50, effects="gp").truth.is_linear
-    False
-    """
-
-    system: System | None
-
-    def __init__(self, *numbers: Any, system: System | None = None, **named: Any) -> None:
-        object.__setattr__(self, "system", system)
-        super().__init__(*numbers, **named)
-
-    @cached_property
-    def mechanisms(self) -> Mechanisms:
-        """What its variables do given their causes."""
-        shapes = None if self.system is None else self.system.shapes
-        if self.system is None or shapes is None or not (shapes.curves or shapes.products):
-            return super().mechanisms
-        return _Drawn(self.system, self.intercept, self.noise_variances)
-
-    def at_level(self, mean: ArrayLike) -> Self:
-        """As `DBN.at_level`; functions of edges that were drawn move along, too."""
-        moved = super().at_level(mean)
-        if self.system is None or self.system.shapes is None or self.is_linear:
-            return moved
-        shapes, straight = self.system.shapes, self.system.linear_part
-        shift = np.asarray(mean, dtype=np.float64) - self.stationary_mean()
-        system = replace(self.system, shapes=replace(shapes, centre=shapes.centre + shift))
-        intercept = known(self.intercept, "intercept") + shift - shift @ (straight.W + straight.A.sum(axis=0))
-        return replace(moved, system=system, intercept=intercept)
-
-    def effect(self, source: str | int, target: str | int, lag: int = 0) -> EdgeEffect | NaturalEffect:  # type: ignore[override]
-        """The function of an edge: ``truth.effect("x1", "x3", lag=1)(values)`` is what these values of x1 add to x3.
-
-        It is a function of the data as they are before sites change units, offsets or cells of them.
-        """
-        if self.system is None:
-            return super().effect(source, target, lag)  # type: ignore[return-value]
-        i, j, lag = edge_at(self, source, target, lag)
-        return self.system.effect((lag, i, j))
-
-    @property
-    def interactions(self) -> list[dict[str, Any]]:
-        """Products of two lagged causes: ``{"causes": [(name, lag), (name, lag)], "target": name, "weight": ...}``."""
-        shapes = None if self.system is None else self.system.shapes
-        return [
-            {
-                "causes": [(self.variables[i], lag) for i, lag in product.causes],
-                "target": self.variables[product.target],
-                "weight": product.weight,
-            }
-            for product in (() if shapes is None else shapes.products)
-        ]
-
-    def functions(self, n_points: int = 61) -> list[dict[str, Any]]:
-        """Source, target, lag, kind and weight of every edge, and `n_points` values of its cause with what they add."""
-        if self.system is None:
-            return []
-        found = []
-        for edge in self.system.edges:
-            effect = self.system.effect(edge)
-            lag, i, j = edge
-            x, y = effect.points(n_points)
-            names = {"source": self.variables[i], "target": self.variables[j], "lag": lag}
-            found.append({**names, "kind": effect.kind, "weight": effect.weight, "values": x, "adds": y})
-        return found
-
-    def direct_effects(self, horizon: int) -> FloatArray:
-        """As `DBN.direct_effects`, of linear networks: a function that was drawn has no weight that is its slope."""
-        if self.system is not None:
-            require_linear(self, "direct_effects", "truth.effect(source, target, lag)")
-        return super().direct_effects(horizon)
+_NUMBERS_TOGETHER = 1 << 24
+"""Of the noise of recordings that are made at once: 128 megabytes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,10 +42,7 @@ class SimulatedFederation(Shown):
     sites
         Site name (``site-0``, ``site-1``, ...) -> its recordings.
     truths
-        Site name -> the network it follows, a `DBN` that also has the functions of its edges (``effect``); sites that
-        share a network share the object.
-    clusters
-        Site name -> cluster number, or None if no clusters were asked for.
+        Site name -> the network it follows; sites that share a network share the object.
     lag_damping
         Site name -> c. 1 unless no stable draw was found, or variances of curved effects and products would not settle;
         then ``A_l`` and products were multiplied by ``c**l``, and weights may lie below the range that was asked for.
@@ -174,8 +60,7 @@ class SimulatedFederation(Shown):
     """
 
     sites: dict[str, list[pd.DataFrame]]
-    truths: dict[str, TrueNetwork]
-    clusters: dict[str, int] | None
+    truths: dict[str, DBN]
     lag_damping: dict[str, float]
     parameters: dict[str, Any] = field(repr=False)
     whole: dict[str, DBN] | None = field(default=None, repr=False)
@@ -186,7 +71,7 @@ class SimulatedFederation(Shown):
         return len({id(dbn) for dbn in self.truths.values()}) == 1
 
     @property
-    def truth(self) -> TrueNetwork:
+    def truth(self) -> DBN:
         """The one network of a homogeneous federation."""
         if not self.is_homogeneous:
             raise ParameterError(
@@ -227,7 +112,6 @@ def simulate(
     a_range: tuple[float, float] | None = None,
     decay: float = 1.5,
     heterogeneity: float | str = 0.0,
-    n_clusters: int | None = None,
     noise: str = "gaussian",
     noise_scale: float | Sequence[float] = 1.0,
     site_sizes: Sequence[int] | None = None,
@@ -269,9 +153,6 @@ def simulate(
     heterogeneity
         0: one network. A number in (0, 1]: each site replaces that share of the edges of a common backbone.
         "independent": each site draws its own network.
-    n_clusters
-        Sites 0, M, 2M, ... share a network, sites 1, M+1, ... another, up to M networks. They differ from a
-        backbone by `heterogeneity`, or have nothing in common if that is 0.
     noise, noise_scale
         "gaussian", "exponential", "gumbel", "laplace" or "uniform", with mean 0; its standard deviation, one
         for all variables or one for each.
@@ -299,14 +180,14 @@ def simulate(
         the variances of curved effects need more damping (`lag_damping`).
     interactions
         Products of two lagged causes that act on a target: how many in every network, or, below 1, how many for each
-        lagged edge (rounded). A product adds ``w sqrt(s_a s_b) z_a z_b``, every z kept within +-3, with w from
-        `a_range`.
+        lagged edge (rounded). A product adds ``w sqrt(s_a s_b) z_a z_b``, every z kept within +-4, with w from
+        `a_range`; its causes are edges of the truth.
     kinds
         Kinds of variables: a dict such as ``{"x0": "count", "x1": "binary", "x2": {"ordinal": ["no", "some", "bad"]}}``
         (who is not named is continuous), or a list that is given out in turn, such as ``["continuous", "binary", "count",
         "categorical:3"]``. Every variable then is drawn from its distribution given its causes, a weight acts in standard
-        units of both ends (`feddbn.sim.federated`), counts are Poisson, and recordings hold positions of
-        levels, 0, 1, 2, ... The truth has them as `conditionals`, W and A what these say.
+        units of both ends (`feddbn.sim.kinds`), counts are Poisson, and recordings hold positions of
+        levels, 0, 1, 2, ... The truth has them as `nodes`, W and A what these say.
     n_latent, latent_strength, latent_lagged
         Variables that drive the others and that no site sees, beside the d that sites see; by how much their effects are
         multiplied; whether they have a past, or are noise that acts on several variables at once. Truths then hold the edges
@@ -322,10 +203,6 @@ def simulate(
     ParameterError
         If an argument is impossible.
 
-    Notes
-    -----
-    Both causes of a product have lagged edges in the truth; where there was none, with the weight of the product.
-
     Examples
     --------
     >>> import feddbn
@@ -337,9 +214,8 @@ def simulate(
 
     >>> curved = feddbn.simulate(d=5, n_sites=3, n_samples=90, effects="sigmoid")
     >>> edge = curved.truth.edges().iloc[0]
-    >>> added = curved.truth.effect(edge.source, edge.target, edge.lag)
-    >>> added.kind, added([-1.0, 0.0, 1.0]).shape
-    ('sigmoid', (3,))
+    >>> curved.truth.effect(edge.source, edge.target, edge.lag).at([-1.0, 0.0, 1.0]).shape
+    (3, 1)
 
     >>> mixed = feddbn.simulate(d=3, n_sites=2, n_samples=60, kinds=["continuous", "binary", "count"])
     >>> [kind.name for kind in mixed.truth.kinds]
@@ -355,42 +231,132 @@ def simulate(
         )
     settings = SimulationSettings(**asked)
     drawn = settings if not n_latent else _with_hidden(settings, hidden)
-    arrays = simulate_arrays(drawn, random_generator(random_state), hidden if n_latent else None)
-    return federation_of(arrays, {**asdict(settings), **_said(hidden), "random_state": random_state}, hidden)
+    federation = _drawn(drawn, random_generator(random_state), hidden if n_latent else None)
+    return replace(federation, parameters={**asdict(settings), **_said(hidden), "random_state": random_state})
+
+
+def _drawn(
+    settings: SimulationSettings, rng: np.random.Generator, hidden: HiddenVariables | None
+) -> SimulatedFederation:
+    """Draw the networks, then every recording from a stream of its own.
+
+    The streams are derived from draws of `rng`, so a second call with the same generator gives new data.
+    """
+    kinds, scales = settings.kinds_of_all, settings.noise_scales
+    seeds = np.random.SeedSequence(rng.integers(0, 2**32, size=4).tolist()).spawn(4)
+    structure, series, corruption, shapes = seeds if not kinds else (*seeds[:2], seeds[3], seeds[2])
+    systems, of_site = draw_systems(settings, np.random.default_rng(structure))
+    different, noise = {id(system): system for system in systems}, scales
+    shape_rng = np.random.default_rng(shapes)
+    if hidden is not None:
+        different = {key: hidden.act(system) for key, system in different.items()}
+    if kinds:
+        ends = [draw_ends(kind, scale, shape_rng) for kind, scale in zip(kinds, scales, strict=True)]
+        both = [stable_network(system, settings, ends) for system in different.values()]
+        different = dict(zip(different, (system for system, _ in both), strict=True))
+        networks = dict(zip(different, (dbn for _, dbn in both), strict=True))
+        noise = both[0][1].steps.sd
+    else:
+        bent = bend_systems(list(different.values()), settings, not settings.is_independent, shape_rng)
+        different = dict(zip(different, bent, strict=True))
+        units = units_of(bent, settings.noise, scales, shape_rng)
+        names = settings.variable_names
+        networks = {key: network_of(one, names, scales, units) for key, one in different.items()}
+    keys = [id(systems[s]) for s in of_site]
+    plan = Recordings(settings)
+    rows = list(plan.run([networks[keys[k]] for k in plan.sites], settings.noise, noise, series))
+    made = corrupted(plan.by_site(rows), settings.strengths, corruption)
+    return federation_of(made, [different[key] for key in keys], [networks[key] for key in keys], hidden)
+
+
+class Recordings:
+    """Which recordings there are: their lengths and sites, one after the other, and how many rows are burned before each."""
+
+    def __init__(self, settings: SimulationSettings) -> None:
+        self._n_sites, self._m = settings.n_sites, settings.n_recordings
+        lengths = [split_evenly(rows, self._m) for rows in settings.usable_rows]
+        self.sizes = [length + settings.n_lags for site in lengths for length in site]
+        self.sites = [k for k in range(settings.n_sites) for _ in range(self._m)]
+        self.n_burned = settings.burn_in if settings.n_lags else 0
+
+    def by_site(self, series: list[FloatArray]) -> Sites:
+        """The recordings of each site."""
+        return [series[k * self._m : (k + 1) * self._m] for k in range(self._n_sites)]
+
+    def shocks(
+        self, part: slice, noise: str, scales: FloatArray, seed: np.random.SeedSequence
+    ) -> list[FloatArray]:
+        """(burned and seen rows, d) noise of some recordings, each of a stream of its own."""
+        return [
+            draw_noise(noise, scales, (self.n_burned + size,), np.random.default_rng(own))
+            for size, own in zip(self.sizes[part], seed.spawn(len(self.sizes[part])), strict=True)
+        ]
+
+    def run(
+        self, follows: Sequence[DBN], noise: str, scales: FloatArray, seed: np.random.SeedSequence
+    ) -> Iterator[FloatArray]:
+        """(rows, d) of every recording, by the network it follows."""
+        # They are made in parts, as rows are burned for each.
+        at_once = max(1, _NUMBERS_TOGETHER // (len(scales) * (self.n_burned + max(self.sizes))))
+        for first in range(0, len(self.sizes), at_once):
+            part = slice(first, first + at_once)
+            yield from advance(follows[part], self.shocks(part, noise, scales, seed), self.n_burned)
+
+
+def advance(follows: Sequence[DBN], shocks: Sequence[FloatArray], n_burned: int) -> list[FloatArray]:
+    """One (rows, d) array per recording r, of the network ``follows[r]`` driven by ``shocks[r]``, without the first
+    `n_burned` rows.
+
+    Recordings of one length advance together if they follow one network, or linear ones, so the Python loop runs over time
+    and not over recordings.
+    """
+    found: list[FloatArray] = [np.zeros((0, 0))] * len(shocks)
+    together: dict[tuple[int, int], list[int]] = {}
+    is_linear = len({id(dbn) for dbn in follows}) > 1 and all(dbn.is_linear for dbn in follows)
+    for r, (dbn, u) in enumerate(zip(follows, shocks, strict=True)):
+        together.setdefault((0 if is_linear else id(dbn), len(u)), []).append(r)
+    for members in together.values():
+        dbn, noise = follows[members[0]], np.stack([shocks[r] for r in members])
+        step = _own_steps([follows[r] for r in members]) if is_linear else dbn.steps.step
+        for r, path in zip(members, run(step, dbn.n_lags, first_rows(dbn), noise), strict=True):
+            found[r] = path[n_burned:].copy()
+    return found
+
+
+def _own_steps(networks: Sequence[DBN]) -> Step:
+    """One time step of paths that each follow a linear network of their own, without intercepts."""
+    B = np.stack([impact(dbn.W) for dbn in networks])
+    P = np.stack([dbn.A @ b for dbn, b in zip(networks, B, strict=True)], axis=1)
+
+    def step(past: FloatArray, shocks: FloatArray, held: FloatArray) -> FloatArray:
+        x = shocks[:, None] @ B
+        for lag, coefficients in enumerate(P, 1):
+            x += past[:, -lag, None] @ coefficients
+        return np.asarray(x[:, 0])
+
+    return step
 
 
 def federation_of(
-    arrays: SimulatedArrays, parameters: dict[str, Any], hidden: HiddenVariables | None = None
+    recordings: Sites,
+    systems: Sequence[System],
+    networks: Sequence[DBN],
+    hidden: HiddenVariables | None = None,
 ) -> SimulatedFederation:
-    """Frames and networks of what was drawn, without the hidden variables."""
-    hidden = hidden or HiddenVariables()
-    n_seen = len(arrays.variables) - hidden.n_latent
-    names = list(arrays.variables[:n_seen])
+    """Frames and networks of what was drawn, one of each for every site, without the hidden variables."""
+    names = [f"site-{k}" for k in range(len(recordings))]
+    seen = {id(dbn): dbn if hidden is None else hidden.seen(dbn) for dbn in networks}
+    truths = [seen[id(dbn)] for dbn in networks]
+    d = truths[0].d
     # One index for all: a hundred thousand small frames would otherwise hold one each.
-    columns = pd.Index(names)
-    truths: dict[int, TrueNetwork] = {}
-    whole: dict[int, DBN] = {}
-    for site, system in arrays.systems.items():
-        if id(system) in truths:
-            continue
-        seen = hidden.seen(system) if hidden.n_latent else system
-        if arrays.networks is not None:
-            truths[id(system)] = TrueNetwork.from_dict(arrays.networks[site].to_dict())
-        else:
-            truths[id(system)] = TrueNetwork(
-                seen.W, seen.A, names, noise_variances=arrays.noise_variances[:n_seen], system=seen
-            )
-            whole[id(system)] = DBN(system.W, system.A, arrays.variables)
+    columns = pd.Index(list(truths[0].variables))
+    frames = [[pd.DataFrame(rows[:, :d], columns=columns) for rows in site] for site in recordings]
     return SimulatedFederation(
-        sites={
-            site: [pd.DataFrame(rows[:, :n_seen], columns=columns) for rows in recordings]
-            for site, recordings in arrays.recordings.items()
-        },
-        truths={site: truths[id(system)] for site, system in arrays.systems.items()},
-        clusters=arrays.clusters,
-        lag_damping={site: system.lag_damping for site, system in arrays.systems.items()},
-        parameters=parameters,
-        whole={site: whole[id(system)] for site, system in arrays.systems.items()} if whole else None,
+        sites=dict(zip(names, frames, strict=True)),
+        truths=dict(zip(names, truths, strict=True)),
+        lag_damping=dict(zip(names, (system.lag_damping for system in systems), strict=True)),
+        parameters={},
+        whole=None if truths[0].has_kinds else dict(zip(names, networks, strict=True)),
     )
 
 

@@ -7,22 +7,29 @@ Every random choice here is redrawn until the radius is at most `MAX_RADIUS`. If
 suffice (dense, strongly weighted systems), the best draw is damped: ``A_l -> c^l A_l`` multiplies every
 companion eigenvalue by c exactly, so the structure is kept, and `lag_damping` records c.
 
-Edges may have curves and causes may act by products (`Shapes`). These are bounded, and W has no cycles: such a system
-is stable if its linear part, all curves and products left out, is stable.
+Edges may have functions and causes may act by products. These are bounded, and W has no cycles: such a system is stable if
+its straight part, all functions and products left out, is stable.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from feddbn.core.arrays import BoolArray, FloatArray, IntArray
-from feddbn.model.dynamics import impact, largest_eigenvalue
+from feddbn.model.dbn import DBN
+from feddbn.model.dynamics import largest_eigenvalue
+from feddbn.model.nodes import known
+from feddbn.model.step import impact
 from feddbn.settings import flag, number, whole
 from feddbn.sim.settings import SimulationSettings
-from feddbn.sim.shapes import Edge, EdgeEffect, Shapes, flat_curve
+
+Edge = tuple[int, int, int]
+"""(lag, from, to); lag 0 is within a time step."""
+Product = tuple[tuple[tuple[int, int], tuple[int, int]], int, float]
+"""Two different causes, each as (variable, lag), lags from 1 on; the variable they act on; the size of it, with a sign."""
 
 
 def draw_dag(d: int, mean_degree: float, rng: np.random.Generator) -> tuple[BoolArray, IntArray]:
@@ -78,15 +85,18 @@ class System:
         (d,) a causal order: W has no edge from a later to an earlier variable.
     lag_damping
         c in (0, 1]: 1 unless the system had to be damped to be stable.
-    shapes
-        Curves of edges and products of causes; None if all is linear.
+    functions
+        Edge -> values of its function (`feddbn.sim.functions`); an edge that is not here is straight.
+    products
+        What pairs of lagged causes do together.
     """
 
     W: FloatArray
     A: FloatArray
     order: IntArray
     lag_damping: float = 1.0
-    shapes: Shapes | None = None
+    functions: Mapping[Edge, tuple[float, ...]] = field(default_factory=dict)
+    products: tuple[Product, ...] = ()
 
     @property
     def edges(self) -> list[Edge]:
@@ -99,48 +109,31 @@ class System:
         lag, i, j = edge
         return float(self.A[lag - 1, i, j] if lag else self.W[i, j])
 
-    def effect(self, edge: Edge) -> EdgeEffect:
-        """The function of an edge."""
-        shapes = self.shapes
-        if shapes is None:
-            return EdgeEffect("linear", self.weight(edge), 0.0, 1.0, None)
-        curve, i = shapes.curves.get(edge), edge[1]
-        kind = "linear" if curve is None else curve.kind
-        return EdgeEffect(kind, self.weight(edge), float(shapes.centre[i]), float(shapes.scale[i]), curve)
-
     @property
-    def linear_part(self) -> System:
-        """The system without curved edges and products."""
-        if self.shapes is None:
-            return self
+    def straight(self) -> System:
+        """The system of the straight edges alone."""
+        if not self.functions:
+            return replace(self, products=())
         W, A = self.W.copy(), self.A.copy()
-        for lag, i, j in self.shapes.curves:
+        for lag, i, j in self.functions:
             (A[lag - 1] if lag else W)[i, j] = 0.0
-        return replace(self, W=W, A=A, shapes=None)
-
-    def with_product_edges(self) -> System:
-        """The system as a truth: a cause that acts through a product only has an edge with the product's weight."""
-        if self.shapes is None or not self.shapes.products:
-            return self
-        A, curves = self.A.copy(), dict(self.shapes.curves)
-        for product in self.shapes.products:
-            for lag, i, j in product.edges:
-                if not A[lag - 1, i, j]:
-                    A[lag - 1, i, j], curves[lag, i, j] = product.weight, flat_curve()
-        return replace(self, A=A, shapes=replace(self.shapes, curves=curves))
+        return replace(self, W=W, A=A, functions={}, products=())
 
     @property
     def spectral_radius(self) -> float:
-        """The largest modulus of an eigenvalue of the companion matrix of the linear part; 0 without lags."""
-        linear = self.linear_part
-        return largest_eigenvalue(linear.A @ impact(linear.W))
+        """The largest modulus of an eigenvalue of the companion matrix of the straight part; 0 without lags."""
+        straight = self.straight
+        return largest_eigenvalue(straight.A @ impact(straight.W))
 
     def damped(self, factor: float) -> System:
         """The system with every companion eigenvalue multiplied by `factor`, and products as lagged edges."""
         powers = factor ** np.arange(1, len(self.A) + 1)
-        shapes = None if self.shapes is None else self.shapes.damped(factor)
+        products = tuple(
+            (causes, target, weight * factor ** max(lag for _, lag in causes))
+            for causes, target, weight in self.products
+        )
         damping = self.lag_damping * factor
-        return replace(self, A=self.A * powers[:, None, None], lag_damping=damping, shapes=shapes)
+        return replace(self, A=self.A * powers[:, None, None], lag_damping=damping, products=products)
 
 
 def draw_system(settings: SimulationSettings, rng: np.random.Generator) -> System:
@@ -155,6 +148,19 @@ def draw_system(settings: SimulationSettings, rng: np.random.Generator) -> Syste
         return System(W, A, order)
 
     return first_stable(attempt)
+
+
+def draw_systems(settings: SimulationSettings, rng: np.random.Generator) -> tuple[list[System], list[int]]:
+    """The different systems and, for every site, the number of the one it follows."""
+    share = settings.heterogeneity
+    n_systems = 1 if share == 0 else settings.n_sites
+    if settings.is_independent:
+        systems = [draw_system(settings, rng) for _ in range(n_systems)]
+    else:
+        systems = [draw_system(settings, rng)] * n_systems
+        if share != 0:
+            systems = [vary_system(system, float(share), settings, rng) for system in systems]
+    return systems, [k % n_systems for k in range(settings.n_sites)]
 
 
 def vary_system(
@@ -259,8 +265,7 @@ class HiddenVariables:
         radius = changed.spectral_radius
         return changed.damped(MAX_RADIUS / radius) if radius > MAX_RADIUS else changed
 
-    def seen(self, system: System) -> System:
-        """The part of a system that is seen: edges between its variables."""
-        n = len(system.W) - self.n_latent
-        order = system.order[system.order < n]
-        return replace(system, W=system.W[:n, :n], A=system.A[:, :n, :n], order=order)
+    def seen(self, dbn: DBN) -> DBN:
+        """The part of a linear network that is seen: edges between its variables."""
+        n, variances = dbn.d - self.n_latent, known(dbn.noise_variances, "noise_variances")
+        return DBN(dbn.W[:n, :n], dbn.A[:, :n, :n], dbn.variables[:n], noise_variances=variances[:n])

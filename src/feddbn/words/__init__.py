@@ -172,21 +172,19 @@ _SHOWN_AS = {"unknown": "not checked"}
 
 
 def first_lines(
-    findings: Iterable[Finding], audience: Audience = "python", most: int | None = 5, levels: bool = False
+    findings: Iterable[Finding], audience: Audience = "python", every: bool = False, levels: bool = False
 ) -> list[str]:
-    """Return what a person is shown first: at most so many findings, then how many more there are; None shows all.
+    """Return what a person is shown first: errors and what has a cure, then how many more there are; `every` shows all.
 
     With `levels` each line begins with how much it matters.
     """
-    told = [one for one in Findings(findings) if one.level != "good"]
-    if most is None or most >= len(told):
-        told, most = list(Findings(told).single), None
+    told = [one for one in Findings(findings).single if one.level != "good"]
+    shown = [one for one in told if every or one.cure or one.level == "error"]
     lines = [
-        (f"{_SHOWN_AS.get(one.level, one.level)}: " if levels else "") + say(one, audience)
-        for one in told[:most]
+        (f"{_SHOWN_AS.get(one.level, one.level)}: " if levels else "") + say(one, audience) for one in shown
     ]
-    more = 0 if most is None else len(told) - most
-    if more > 0:
+    more = len(told) - len(shown)
+    if more:
         where = {"cli": " (--all shows them)", "python": " (findings_ has them)"}.get(audience, "")
         lines.append(f"and {more} more finding{'' if more == 1 else 's'}{where}.")
     return lines

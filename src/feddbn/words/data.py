@@ -188,7 +188,7 @@ _SENTENCES = {
     ),
     "steps": (
         "readings are not equally far apart: {listed}.",
-        "{choice} takes one value per step, and a method in continuous time (ContinuousDBN) takes the times as they are",
+        "{choice} takes one value per step",
     ),
     "all-rows/error": (
         "too few rows: {what}, of which at most {usable} can be used with {lags}. A network has {n_columns} columns "
@@ -320,7 +320,7 @@ def _own_parts(it: Said) -> dict[str, Any]:
         way = "`feddbn check` shows what other steps keep; take a finer one with"
         return {
             "lost": lost + more,
-            "finer": f"{way} {it.option('freq')}, or ContinuousDBN, which needs no step",
+            "finer": f"{way} {it.option('freq')}",
         }
     if code == "text-format":
         said = {"separator": "columns separated by {!r}", "decimal": "the decimal sign {!r}"}

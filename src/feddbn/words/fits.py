@@ -132,6 +132,24 @@ def _curves(it: Said) -> str:
     return f"{what}. Weights are average slopes{has}."
 
 
+@says("doubted-links")
+def _doubted(it: Said) -> str:
+    edges = [f"{a} -- {b}" if not lag else f"{a} -> {b} at lag {lag}" for a, b, lag in it["edges"]]
+    one = len(edges) == 1
+    return (
+        f"{counted(len(edges), 'edge')} of straight lines {'is' if one else 'are'} left out, since nothing is left of "
+        f"{'it' if one else 'them'} beside curves of other causes: {', '.join(edges)}."
+    )
+
+
+@says("knobs")
+def _knobs(it: Said) -> str:
+    return (
+        f"{it.names} look as if somebody set them at random: nothing before tells about them, and they do not go along with "
+        f"each other. So no edge leads to them; {it.cure} says so, and leaves out what they are."
+    )
+
+
 @says("too-few-rows")
 def _too_few_rows(it: Said) -> str:
     what = "too few rows" if it.finding.level == "error" else "few rows"
@@ -159,20 +177,18 @@ def _treated_as_before(it: Said) -> str:
     )
 
 
-_NOT_RESAMPLED = {
+_WITHOUT_PARTS = {
+    "few": "sites have few rows",
     "many": "there are many variables",
-    "noise": "the sums carry noise for differential privacy",
-    "refused": "a site does not answer the task 'gram.resamples'",
+    "refused": "sites do not answer the task 'gram.parts'",
     "sums": "the network was learned from stored sums",
 }
 
 
-@says("probabilities-not-resampled")
-def _not_resampled(it: Said) -> str:
-    return (
-        "edge probabilities come from one fit, not from resamples, because "
-        f"{_NOT_RESAMPLED[it['reason']]}. If the model is slightly wrong, they are too confident."
-    )
+@says("parts-not-known")
+def _parts_not_known(it: Said) -> str:
+    why = _WITHOUT_PARTS[it["reason"]]
+    return f"how much parts of the rows differ is not known, because {why}. So every row counts half."
 
 
 _AGAINST = {

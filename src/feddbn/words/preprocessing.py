@@ -66,7 +66,7 @@ def _own_courses(it: Said) -> str:
 def _levels(it: Said, has_course: bool) -> str:
     has = "Intercepts are those of the average recording. "
     if has_course:
-        where = " (`model.courses.fit_course`)" if it.in_python else ""
+        where = " (`model.trends.fit_trend`)" if it.in_python else ""
         return f"{has}`feddbn forecast` continues each recording's own course{where}."
     if it.in_python:
         return f"{has}`dbn_.at_level(mean)` gives those of one recording, as `feddbn forecast` does."

@@ -170,23 +170,12 @@ def _p(value: float) -> str:
 @says("data-do-not-tell")
 def _do_not_tell(it: Said) -> str:
     because = [_AGAINST[name] for name in it["because"] if name in _AGAINST]
-    if not it["because"]:
-        why = "there are too few rows for so many edges, or several networks fit equally well"
-    elif because:
-        why = " and ".join(because)
-        if it["because"] not in (["rates"], ["too-few-rows"]):
-            why += ". In simulations with such findings, such edges were often wrong"
-    else:
-        why = "the findings below contradict the model. In simulations such edges were often wrong"
-    return (
-        f"these data do not show which variables act on which. {it['n_low']} of {it['n_edges']} edges have a probability of "
-        f"one half or less, because {why}. Do not act on single edges; read the findings below first."
-    )
+    why = f": {' and '.join(because)}" if because else ""
+    return f"these data do not show which variables act on which{why}."
 
 
 _AGAINST = {
     "too-few-rows": "there are too few rows",
-    "rates": "no rates of this kind fit the data",
     "sites-disagree": "sites do not fit each other",
     "two-rates": "rows of some sites are farther apart in time",
     "held": "values repeat themselves",

@@ -163,7 +163,7 @@ _TELLS = {
     "counts": "Counts",
     "gram": "Means and products",
     "gram.pairs": "Rows with empty cells",
-    "gram.resamples": "Resampled products",
+    "gram.parts": "Products by part of the rows",
     "residuals": "Checks of the network",
     "local": "A network of this site",
     "step": "Rounds of learning",

@@ -27,7 +27,7 @@ name = "wards"
 method = "oneshot"
 variables = ["x0", "x1", "x2", "x3", "x4"]
 sites = ["east", "north", "south", "west"]
-{ABOUT_LINE}parameters = {{n_lags = 1, noise_variance = "free", resamples = 0}}
+{ABOUT_LINE}parameters = {{n_lags = 1, noise_variance = "free"}}
 privacy = {{secure_aggregation = true, protection = "exact", min_sites = 3}}
 """
 

@@ -24,8 +24,6 @@ from feddbn.federation.protocol.study import StudyResult
 from support.saying import refused
 from support.study_files import as_toml
 
-pytestmark = pytest.mark.usefixtures("light")
-
 pytest.importorskip("cryptography")
 ROOT = Path(__file__).parents[3]
 STORE = json.loads((ROOT / "deploy" / "vantage6" / "algorithm_store.json").read_text(encoding="utf-8"))

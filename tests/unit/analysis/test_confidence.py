@@ -15,15 +15,14 @@ from feddbn.core.statistics.moments import Moments
 from feddbn.data import read_sites
 from feddbn.errors import ParameterError, ResidualsWarning, UnitsWarning
 from feddbn.federation.protocol.site import Site
-from feddbn.federation.protocol.task import run_program
-from feddbn.model.curves import Curve, Product
 from feddbn.model.dbn import DBN
 from feddbn.model.graph import AncestralGraph
 from feddbn.runtime.simulated.in_process import InProcessFederation
+from support.networks import make_curve, make_product
 from support.saying import refused
 from support.sites import federation_of
 
-pytestmark = [pytest.mark.promise, pytest.mark.usefixtures("light")]
+pytestmark = pytest.mark.promise
 
 EDGES = {("a", "b", 0), ("b", "c", 0), ("c", "a", 1)}
 KEY = ["source", "target", "lag"]
@@ -95,12 +94,11 @@ def test_a_running_federation_gives_the_same_table_as_the_data() -> None:
     pd.testing.assert_frame_equal(ours, expected)
 
 
-@pytest.mark.parametrize("method", ["bootstrap", "stability"])
-def test_edges_at_high_probability_are_right_and_intervals_contain_the_true_weights(method: str) -> None:
+def test_edges_at_high_probability_are_right_and_intervals_contain_the_true_weights() -> None:
     right = reported = inside = present = 0
     for seed in range(8):
         truth, sites = federation_data(seed)
-        table = confidence(LeastSquaresVAR(), sites, n_replicates=60, method=method, random_state=seed)
+        table = confidence(LeastSquaresVAR(), sites, n_replicates=60, random_state=seed)
         true = truth.edges().set_index(["source", "target", "lag"])["weight"]
         sure = table[table["probability"] >= 0.9].set_index(["source", "target", "lag"])
         is_true = sure.index.isin(true.index)
@@ -116,7 +114,7 @@ def test_edges_at_high_probability_are_right_and_intervals_contain_the_true_weig
 def test_advice_about_units_is_given_once_not_in_every_replicate() -> None:
     sites = feddbn.simulate(d=5, n_lags=1, n_sites=4, n_samples=400, random_state=0).sites
     with pytest.warns(UnitsWarning) as caught:
-        confidence(feddbn.OneShotDBN(average=False), sites, n_replicates=5, block_length=5)
+        confidence(feddbn.OneShotDBN(), sites, n_replicates=5)
     assert sum(one.category is UnitsWarning for one in caught) == 1
 
 
@@ -133,13 +131,11 @@ def test_dynotears_is_refitted_without_touching_the_estimator() -> None:
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::feddbn.errors.ResultWarning")
 def test_edges_of_the_order_search_at_high_probability_are_right() -> None:
-    # The reduced form of benchmarks/calibration.py, whose table is in docs/edge-confidence.md.
+    # A reduced form of the first table of docs/measurements.md on edge confidence.
     right, told = [], []
     for seed in range(4):
-        federation = simulate(d=5, n_lags=1, n_sites=4, n_samples=256, mean_degree=2, random_state=seed)
-        table = confidence(
-            OneShotDBN(n_lags=1, average=False), federation.sites, 8, random_state=seed, progress=told.append
-        )
+        federation = simulate(d=5, n_lags=1, n_sites=4, n_samples=512, mean_degree=2, random_state=seed)
+        table = confidence(OneShotDBN(n_lags=1), federation.sites, 8, random_state=seed, progress=told.append)
         sure = table[table["probability"] >= 0.9]
         stack = federation.truth.adjacency_matrices
         names = list(federation.truth.variables)
@@ -246,7 +242,7 @@ def bent(n=900, seed=0, offsets=0.0):
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_true_edges_come_back_and_absent_ones_do_not():
-    table = confidence(OneShotDBN(features="auto", average=False), bent(), n_replicates=20)
+    table = confidence(OneShotDBN(features="auto"), bent(), n_replicates=20)
     assert tuple(table.columns) == (*COLUMNS, "curved")
     rows = table.set_index(KEY)
     for edge in EDGES:
@@ -256,7 +252,7 @@ def test_true_edges_come_back_and_absent_ones_do_not():
     assert rows.loc[("c", "a", 1), "curved"] >= 0.95
     assert rows.loc[("b", "c", 0), "curved"] <= 0.1
     # A table of straight lines has no such column.
-    straight = confidence(OneShotDBN(features="linear", average=False), bent(), n_replicates=2)
+    straight = confidence(OneShotDBN(features="linear"), bent(), n_replicates=2)
     assert tuple(straight.columns) == COLUMNS
 
 
@@ -275,15 +271,15 @@ def test_weights_are_those_of_the_fit_also_with_levels_of_sites_and_empty_cells(
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_straight_lines_have_the_same_table_whether_curves_were_looked_for_or_not():
     sites = feddbn.simulate(d=4, n_sites=3, n_samples=400, random_state=5).sites
-    models = [OneShotDBN(features=f, average=False) for f in ("auto", "linear")]
+    models = [OneShotDBN(features=f) for f in ("auto", "linear")]
     tables = [confidence(model, sites, n_replicates=3) for model in models]
     pd.testing.assert_frame_equal(*tables)
     assert tables[0].attrs == tables[1].attrs
 
 
 def test_an_edge_without_an_average_slope_is_an_edge_whatever_the_threshold():
-    curve, product = Curve(0, 1, 1, 0.0, 1.0, (0.5,)), Product(0, 1, 1, 1, 0.3, (0.0, 0.0), (1.0, 1.0))
-    full = DBN(np.zeros((2, 2)), np.zeros((1, 2, 2)), ["a", "b"], curves=[curve], products=[product])
+    parts = [make_curve(0, 1, 1, 0.0, 1.0, (0.5,)), make_product(0, 1, 1, 1, 0.3, (0.0, 0.0), (1.0, 1.0))]
+    full = DBN(np.zeros((2, 2)), np.zeros((1, 2, 2)), ["a", "b"]).with_parts(parts)
     replicates, curved = np.zeros((4, 2, 2, 2)), np.zeros((4, 2, 2, 2), dtype=bool)
     curved[:3, 1, 0, 1] = True
     table = confidence_table(full, replicates, threshold=0.1, curved=curved).set_index(KEY)
@@ -304,7 +300,7 @@ def test_what_cannot_be_resampled_is_refused_before_a_row_is_read():
 
 
 def test_resamples_of_recordings_with_levels_have_back_what_these_took_along():
-    """The data themselves, replicate -1, have the moments that a fit learns from."""
+    """All rows have the moments that a fit learns from."""
     rng = np.random.default_rng(2)
     sites = {f"s{k}": [] for k in range(4)}
     for r in range(60):
@@ -314,14 +310,11 @@ def test_resamples_of_recordings_with_levels_have_back_what_these_took_along():
         sites[f"s{r % 4}"].append(pd.DataFrame(x + 3.0 * rng.standard_normal(2), columns=["u", "v"]))
     federation = federation_of(read_sites(sites))
     rows = _rows_to_resample(OneShotDBN(features="linear"), federation, 1)
-    assert rows.treatment.center == "recording"
-    program = rows.program(federation.variables, 1, 3)
-    summed = run_program(program, federation)
-    found = rows.worth(summed, 2)
-    np.testing.assert_allclose(found.full.scatter, rows.asked.moments.scatter, rtol=1e-6)
-    assert summed.full.scatter[0, 0] < 0.97 * found.full.scatter[0, 0]
-    for before, after in zip(summed.replicates, found.replicates, strict=True):
-        assert before.scatter[0, 2] / before.scatter[0, 0] < after.scatter[0, 2] / after.scatter[0, 0]
+    assert rows.asked.center == "recording"
+    before = rows.asked.summed.scatter
+    assert before[0, 0] < 0.97 * rows.whole.scatter[0, 0]
+    for after in rows.drawn(1.0, 3, np.random.default_rng(0)):
+        assert before[0, 2] / before[0, 0] < after.scatter[0, 2] / after.scatter[0, 0]
 
 
 def test_fdbnl_is_resampled_as_dynotears_which_is_the_same_fit():

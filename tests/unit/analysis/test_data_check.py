@@ -11,8 +11,6 @@ from feddbn.data.read import read_sites
 from feddbn.federation.protocol.study import Study, study_method
 from feddbn.methods.base import simulated
 
-pytestmark = pytest.mark.usefixtures("light")
-
 N = 300
 
 

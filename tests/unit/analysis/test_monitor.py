@@ -16,7 +16,6 @@ from feddbn.words import say
 
 pytestmark = [
     pytest.mark.promise,
-    pytest.mark.usefixtures("light"),
     pytest.mark.filterwarnings("ignore::feddbn.errors.ResultWarning"),
 ]
 NAMES = ["a", "b", "c", "d"]
@@ -24,7 +23,7 @@ W = np.zeros((4, 4))
 W[0, 1], W[1, 2], W[2, 3] = 0.6, 0.6, 0.6
 A = np.diag([0.5, 0.3, 0.3, 0.3])
 A[0, 2] = 0.4
-QUICK = {"features": "linear", "use_nongaussian": False, "resamples": 0, "noise_variance": "free"}
+QUICK = {"features": "linear", "use_nongaussian": False, "noise_variance": "free"}
 
 
 class Sites:
@@ -87,13 +86,14 @@ def test_a_change_is_named_and_what_follows_from_it_is_not(fitted, code, source,
     assert target in say(alarm)
 
 
-def test_two_changes_of_one_mechanism_are_both_named_once(fitted):
+def test_of_two_changes_of_one_mechanism_the_most_probable_is_named_once(fitted):
     monitor, sites = Monitor(fitted), Sites(seed=908)
     for k in range(12):
         monitor.look(sites.rows(50, **({"W": of(W, (1, 2), 0.0), "A": of(A, (3, 2), 0.4)} if k >= 4 else {})))
-    found = [(one.code, *one.about, one.values["lag"]) for one in monitor.alarms]
-    assert sorted(found) == [("edge-gone", "b", "c", 0), ("edge-new", "d", "c", 1)]
-    assert {one.values["since"] for one in monitor.alarms} == {5}
+    (one,) = monitor.alarms
+    found = (one.code, *one.about, one.values["lag"])
+    assert found in (("edge-gone", "b", "c", 0), ("edge-new", "d", "c", 1))
+    assert one.values["since"] == 5
 
 
 def test_sites_and_their_order_do_not_matter_and_sums_do_as_well_as_rows(fitted):

@@ -10,8 +10,6 @@ from feddbn.findings import Finding
 from support.consortium import NAMES, make_study
 from support.saying import refused
 
-pytestmark = pytest.mark.usefixtures("light")
-
 ROWS = {"rows": 1440, "recordings": 3, "sites": 3, "usable": 1437, "n_lags": 1, "columns": 4}
 
 

@@ -21,6 +21,7 @@ from feddbn.analysis.power import (
     usual_network,
 )
 from feddbn.core.statistics.moments import Moments
+from feddbn.core.statistics.parts import UNKNOWN_DISPERSION
 
 
 @pytest.mark.parametrize(("n", "k", "effect"), [(60, 3, 0.4), (300, 5, 0.15), (3000, 10, 0.05)])
@@ -103,11 +104,12 @@ def test_the_learner_finds_discoveries_as_often_as_promised():
     d, n, rng, found = 6, 600, np.random.default_rng(700), []
     rule = discovery_rule(0.2, lambda g: usual_network(d, 1, g), 3, rng)
     assert 0.7 < np.mean(rule.left) < 1
-    effect = rule.smallest(n, 0.7)
+    # Nothing is known of the parts of these rows.
+    effect = rule.smallest(n / UNKNOWN_DISPERSION, 0.7)
     for _ in range(40):
         _, edges, S = stable(lambda g: usual_network(d, 1, g), rng, np.full(3, effect))
         x = rng.multivariate_normal(np.zeros(len(S)), S, n)
-        network = OneShotDBN(fdr=0.2, average=False).fit_moments(
+        network = OneShotDBN(fdr=0.2).fit_moments(
             Moments(float(n), x.mean(0), np.cov(x.T) * (n - 1)), list("abcdef")
         )
         kept = network.is_edge.reshape(-1, d)

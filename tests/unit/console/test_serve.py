@@ -11,8 +11,6 @@ from feddbn.console.gate import bound, host_names, loopback
 from feddbn.errors import ParameterError
 from support.console_kits import served
 
-pytestmark = pytest.mark.usefixtures("light")
-
 
 @pytest.mark.parametrize(
     ("host", "address"),

@@ -10,8 +10,6 @@ from support.console_kits import SiteKits, codes, press
 from support.consortium import ONE_SUM, make_study
 from support.study_files import as_toml
 
-pytestmark = pytest.mark.usefixtures("light")
-
 NOISE = {"secure_aggregation": True, "epsilon": 1.0, "delta": 1e-5, "unit": "row", "clip": 3.0}
 
 

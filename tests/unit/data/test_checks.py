@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from feddbn.core.designs.recordings import Block
-from feddbn.data import ArrayRecording, MemorySite, check_sites, check_variances, read_sites, summary
+from feddbn.data import Recording, Site, check_sites, check_variances, read_sites, summary
 from feddbn.errors import DataError, ParameterError
 from support.saying import refused
 
@@ -23,7 +23,7 @@ def test_too_few_rows_name_the_site_and_the_need() -> None:
 
 def test_blocks_that_continue_count_as_one_segment() -> None:
     blocks = (Block(np.zeros((2, 1))), Block(np.zeros((2, 1)), starts_segment=False))
-    check_sites({"A": MemorySite(("x0",), (ArrayRecording("r", blocks),))}, 3)
+    check_sites({"A": Site(("x0",), (Recording("r", blocks),))}, 3)
 
 
 def test_number_of_sites_lags_and_alignment_are_checked() -> None:
@@ -33,7 +33,7 @@ def test_number_of_sites_lags_and_alignment_are_checked() -> None:
     for wrong in (-1, 1.5, True, "2"):
         with refused(ParameterError, f"n_lags={wrong!r}"):
             check_sites(sites, wrong)  # type: ignore[arg-type]
-    other = MemorySite(("x1", "x0"), sites["A"].items)
+    other = Site(("x1", "x0"), sites["A"].items)
     with refused(DataError, "'B'", "'A'"):
         check_sites({**sites, "B": other}, 1)
 

@@ -16,10 +16,8 @@ import feddbn
 from feddbn.data import read_sites
 from feddbn.data.tables import plain_frame
 from feddbn.errors import DataError, InputError
-from feddbn.preflight import preflight
+from support.files import in_files, in_memory
 from support.saying import refused
-
-pytestmark = pytest.mark.usefixtures("light")
 
 N = 60
 
@@ -47,7 +45,6 @@ KINDS = {
     "arrow stream": Capsule,
     "duckdb": relation,
 }
-LAZY = ("lazy polars", "duckdb")
 
 
 def rows() -> pd.DataFrame:
@@ -81,28 +78,6 @@ def same(one, other):
             np.testing.assert_array_equal(values, its_values)
 
 
-@pytest.mark.promise
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_long_table_of_all_sites(kind):
-    frame = rows()
-    expected = read_sites(frame, site="ward", time="when", missing="keep")
-    found = read_sites(KINDS[kind](frame), site="ward", time="when", missing="keep")
-    same(blocks(found), blocks(expected))
-
-
-@pytest.mark.parametrize("kind", LAZY)
-def test_a_large_lazy_frame_stays_where_it_is(kind):
-    frame = rows()
-    read = {"series": "ward", "time": "when", "missing": "keep"}
-    expected = blocks(read_sites({"s": frame}, **read))
-    found = read_sites({"s": KINDS[kind](frame)}, **read, stream_bytes=100)
-    assert type(found["s"]).__name__ == "FileSite"
-    for _ in range(2):
-        same(blocks(found), expected)
-    apart = {"site": "ward", "time": "when", "stream_bytes": 100}
-    same(blocks(read_sites(KINDS[kind](frame), **apart)), blocks(read_sites(frame, site="ward", time="when")))
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_sites_and_recordings_by_name(kind):
     frame = rows().drop(columns="ward")
@@ -132,7 +107,7 @@ def test_a_fit_a_check_and_a_forecast(kind):
     model, its_model = (feddbn.OneShotDBN().fit({"s": one}) for one in (frame, KINDS[kind](frame)))
     np.testing.assert_array_equal(model.dbn_.W, its_model.dbn_.W)
     np.testing.assert_array_equal(model.dbn_.A, its_model.dbn_.A)
-    assert preflight({"s": KINDS[kind](frame)}).codes == preflight({"s": frame}).codes
+    assert feddbn.check({"s": KINDS[kind](frame)}).codes == feddbn.check({"s": frame}).codes
     assert list(feddbn.check({"s": KINDS[kind](frame)})) == list(feddbn.check({"s": frame}))
     ahead, its_ahead = (model.dbn_.forecast(one, steps=3).mean for one in (frame, KINDS[kind](frame)))
     np.testing.assert_array_equal(np.asarray(ahead), np.asarray(its_ahead))
@@ -164,8 +139,8 @@ def test_without_pyarrow_a_frame_of_polars_says_what_to_install():
 
 @pytest.mark.promise
 @pytest.mark.parametrize("ending", [".csv", ".tsv", ".csv.gz", ".parquet", ".feather", ".arrow"])
-@pytest.mark.parametrize("stream_bytes", [0, 2**26])
-def test_files_of_every_kind(tmp_path, ending, stream_bytes):
+@pytest.mark.parametrize("kept", [in_memory, in_files])
+def test_files_of_every_kind(tmp_path, ending, kept):
     frame, path = rows(), tmp_path / f"s{ending}"
     if ending.startswith((".csv", ".tsv")):
         frame.to_csv(path, index=False, sep="\t" if ending == ".tsv" else ",")
@@ -174,24 +149,15 @@ def test_files_of_every_kind(tmp_path, ending, stream_bytes):
     else:
         frame.to_feather(path)
     read = {"series": "ward", "time": "when", "missing": "keep"}
-    found = read_sites(path, **read, stream_bytes=stream_bytes)
-    same(blocks(found), blocks(read_sites({"s": frame}, **read)))
+    with kept():
+        found = read_sites(path, **read)
+        same(blocks(found), blocks(read_sites({"s": frame}, **read)))
     assert [r.name for r in found["s"].recordings()] == ["b", "a"]
     model = feddbn.OneShotDBN().fit({"s": frame[["x", "y"]].dropna()})
     ahead, its = (
         model.dbn_.forecast(one, steps=2).mean for one in (frame.tail(3), pd.DataFrame(frame.tail(3)))
     )
     np.testing.assert_array_equal(ahead, its)
-
-
-@pytest.mark.parametrize("stream_bytes", [0, 2**26])
-def test_dates_in_the_index_of_an_arrow_file_are_its_times(tmp_path, stream_bytes):
-    frame = rows().drop(columns="ward").set_index("when")
-    table = pa.Table.from_pandas(frame)
-    with pa.OSFile(str(tmp_path / "s.arrow"), "wb") as file, pa.ipc.new_file(file, table.schema) as out:
-        out.write_table(table, max_chunksize=7)
-    found = read_sites(tmp_path, missing="keep", stream_bytes=stream_bytes)
-    same(blocks(found), blocks(read_sites({"s": frame}, missing="keep")))
 
 
 def labelled():
@@ -243,18 +209,17 @@ def test_dimensions_may_name_sites_and_recordings():
         read_sites({"s": wide})
 
 
-@pytest.mark.parametrize("stream_bytes", [0, 2**26])
+@pytest.mark.parametrize("kept", [in_memory, in_files])
 @pytest.mark.parametrize("change", ["twice", "decimal", "text"])
-def test_what_a_text_file_has_in_its_cells_is_said_with_row_and_value(tmp_path, change, stream_bytes):
+def test_what_a_text_file_has_in_its_cells_is_said_with_row_and_value(tmp_path, change, kept):
     lines = ["when;temp;pulse", *(f"{k};36.{k};7{k}" for k in range(9))]
     if change == "twice":
         lines[0] = "when;temp;temp"
     lines[5] = "4;36,5;74" if change == "decimal" else "4;n.d.;74" if change == "text" else lines[5]
     path = tmp_path / "s.csv"
     path.write_text("\n".join(lines), encoding="utf-8")
-    read = {"time": "when", "separator": ";", "stream_bytes": stream_bytes}
-    with refused(DataError, "temp", code="twice" if change == "twice" else "not-numeric") as caught:
-        blocks(read_sites(path, **read))
+    with refused(DataError, "temp", code="twice" if change == "twice" else "not-numeric") as caught, kept():
+        read_sites(path, time="when", separator=";")
     if change != "twice":
         assert caught.value.values["row"] == 4
         assert caught.value.values["cell"] == ("36,5" if change == "decimal" else "n.d.")

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
 
 from feddbn.core.designs.recordings import Block, CompleteSite, complete_blocks, stretches
-from feddbn.data import CsvSite, ParquetSite, missing_cells, read_sites, summary
-from feddbn.data.segments import MOST_EMPTY, Segmenter
-from feddbn.preflight import quick_warnings
+from feddbn.data import read_sites, summary
+from feddbn.data.doubts import certain_doubts
+from feddbn.data.segments import MOST_EMPTY
 from feddbn.runtime.site.open_site import about_data
+from support.files import in_files, in_memory
 
 Row = tuple[int, float, float]
 
@@ -64,29 +62,27 @@ def _by_hand(values: np.ndarray, times: np.ndarray, unlabelled: np.ndarray) -> l
 
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("with_times", [False, True])
-def test_segments_are_those_found_row_by_row_whatever_the_batches(seed: int, with_times: bool) -> None:
+@pytest.mark.parametrize("kept", [in_memory, in_files])
+def test_segments_are_those_found_row_by_row_whatever_the_batches(tmp_path, kept, seed, with_times) -> None:
     rng = np.random.default_rng([seed, 1])
     n = 150
     values = _holey(n, seed)
-    ticks = np.cumsum(np.where(rng.random(n) < 0.03, 3, 1)) * 7
-    times = (ticks - ticks[0]) // 7 if with_times else np.arange(n)
+    times = np.cumsum(np.where(rng.random(n) < 0.03, 3, 1)) if with_times else np.arange(n)
     unlabelled = rng.random(n) < 0.03
-    labels = np.arange(float(n))
+    labels = np.where(unlabelled, np.nan, np.arange(n))
     expected = [
-        [(float(times[t]), *np.nan_to_num(values[t], nan=-1e9).tolist(), labels[t]) for t in segment]
+        [
+            (float(times[t] - times[0]), *np.nan_to_num(values[t], nan=-1e9).tolist(), labels[t])
+            for t in segment
+        ]
         for segment in _by_hand(values, times, unlabelled)
     ]
-    for cuts in ([], [50], sorted(rng.integers(1, n, size=12).tolist()), list(range(1, n))):
-        segmenter = Segmenter("recording 'r'", ("a", "b"), 7 if with_times else None, "keep")
-        blocks = [
-            block
-            for a, b in pairwise([0, *cuts, n])
-            for block in segmenter.feed(
-                values[a:b], ticks[a:b] if with_times else None, labels[a:b], unlabelled[a:b]
-            )
-        ]
-        assert _segments(blocks) == expected
-        assert segmenter.n_dropped == n - sum(map(len, expected))
+    table = pd.DataFrame(values, columns=["a", "b"]).assign(label=labels, t=7 * times)
+    (table if with_times else table.drop(columns="t")).to_parquet(tmp_path / "a.parquet")
+    with kept(13):
+        site = read_sites(tmp_path, label="label", time="t" if with_times else None)["a"]
+        assert _segments([b for r in site.recordings() for b in r.blocks()]) == expected
+    assert site.n_dropped_rows == n - sum(map(len, expected))
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -137,9 +133,6 @@ def test_a_site_counts_what_is_missing() -> None:
         "complete_rows": 4,
         "missing_percent": pytest.approx(100 * 3 / 18),
     }
-    n_rows, missing = missing_cells(sites["A"])
-    assert n_rows == 9
-    assert missing.tolist() == [1, 2]
     told = about_data(sites["A"]).values
     assert (told["rows"], told["left_out"], told["complete"]) == (9, 1, 7)
     assert told["missing_percent"] == pytest.approx(100 * 3 / 18)
@@ -147,18 +140,6 @@ def test_a_site_counts_what_is_missing() -> None:
     assert summary(dropped, n_lags=1).loc["A", "complete_rows"] == 4
     told = about_data(dropped["A"]).values
     assert (told["rows"], told["left_out"]) == (7, 3)
-
-
-def test_files_read_in_batches_keep_the_same_rows(tmp_path: Path) -> None:
-    table = pd.DataFrame(_holey(300, 3), columns=["a", "b"])
-    table.to_csv(tmp_path / "a.csv", index=False)
-    table.to_parquet(tmp_path / "a.parquet", index=False)
-    memory = read_sites({"A": table}, missing="keep")["A"]
-    expected = _segments([b for r in memory.recordings() for b in r.blocks()])
-    for cls, name in ((CsvSite, "a.csv"), (ParquetSite, "a.parquet")):
-        site = cls(tmp_path / name, batch_rows=7, missing="keep")
-        assert _segments([b for r in site.recordings() for b in r.blocks()]) == expected
-        assert site.n_dropped_rows == memory.n_dropped_rows > 0
 
 
 def test_checks_of_a_fit_look_at_the_cells_that_are_there() -> None:
@@ -169,9 +150,9 @@ def test_checks_of_a_fit_look_at_the_cells_that_are_there() -> None:
     values[:, 0] = np.arange(200.0)
     sites = read_sites({"A": values}, missing="keep")
     table = summary(sites, 1)
-    found = {one.code: one for one in quick_warnings({"A": values}, sites, table, 1, ())}
+    found = {one.code: one for one in certain_doubts(sites, table, 1, ())}
     assert found["sentinel"].values["value"] == -999
     assert found["undeclared-time"].about == ("x0",)
     assert "usable-rows" in found
-    as_used = quick_warnings({"A": values}, sites, table, 1, (), False)
+    as_used = certain_doubts(sites, table, 1, (), False)
     assert {one.code for one in as_used} == {"sentinel", "undeclared-time"}

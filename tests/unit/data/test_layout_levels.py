@@ -8,8 +8,9 @@ import pytest
 
 from feddbn.core.kinds import Kind
 from feddbn.data import read_sites
-from feddbn.data.layout import level_values, positions
+from feddbn.data.cells import positions
 from feddbn.errors import DataError
+from support.files import in_files, in_memory
 from support.saying import refused
 
 WARD = Kind("categorical", ("north", "south", "west"))
@@ -42,24 +43,24 @@ def test_frames_of_every_type_of_text_are_read_alike(dtype):
     np.testing.assert_array_equal(values({"a": given}), EXPECTED)
 
 
-@pytest.mark.parametrize("stream_bytes", [2**20, 1])
-def test_a_csv_file_has_its_words_also_those_that_stand_for_empty_cells_elsewhere(tmp_path, stream_bytes):
+@pytest.mark.parametrize("kept", [in_memory, in_files])
+def test_a_csv_file_has_its_words_also_those_that_stand_for_empty_cells_elsewhere(tmp_path, kept):
     frame().assign(note="NA").to_csv(tmp_path / "a.csv", index=False)
     names = ["ward", "pain", "calls", "pulse"]
-    np.testing.assert_array_equal(values(tmp_path, stream_bytes=stream_bytes, variables=names), EXPECTED)
-    # A column that does not declare such a word keeps it empty.
-    read = read_sites(
-        tmp_path, missing="keep", kinds={**KINDS, "note": ["yes", "no"]}, stream_bytes=stream_bytes
-    )
-    (block,) = next(iter(read["a"].recordings())).blocks()
+    with kept():
+        np.testing.assert_array_equal(values(tmp_path, variables=names), EXPECTED)
+        # A column that does not declare such a word keeps it empty.
+        read = read_sites(tmp_path, kinds={**KINDS, "note": ["yes", "no"]})
+        (block,) = next(iter(read["a"].recordings())).blocks()
     assert np.isnan(block.values[:, 4]).all()
 
 
-@pytest.mark.parametrize("stream_bytes", [2**20, 1])
-def test_a_parquet_file_is_read_as_its_frame(tmp_path, stream_bytes):
+@pytest.mark.parametrize("kept", [in_memory, in_files])
+def test_a_parquet_file_is_read_as_its_frame(tmp_path, kept):
     pytest.importorskip("pyarrow")
     frame().astype({"ward": "category"}).to_parquet(tmp_path / "a.parquet")
-    np.testing.assert_array_equal(values(tmp_path, stream_bytes=stream_bytes), EXPECTED)
+    with kept():
+        np.testing.assert_array_equal(values(tmp_path), EXPECTED)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +76,9 @@ def test_a_parquet_file_is_read_as_its_frame(tmp_path, stream_bytes):
     ],
 )
 def test_names_come_first_then_truth_values_and_positions(cells, kind, expected):
-    np.testing.assert_array_equal(level_values(pd.Series(cells, name="x"), kind, "here"), expected)
+    found, strange = positions(pd.Series(cells, name="x"), kind)
+    np.testing.assert_array_equal(found, expected)
+    assert strange is None
 
 
 @pytest.mark.parametrize(
@@ -91,8 +94,8 @@ def test_names_come_first_then_truth_values_and_positions(cells, kind, expected)
 )
 def test_a_cell_that_is_no_level_is_named_with_the_levels(cells, kind, strange):
     column = pd.Series(cells, name="x")
-    with refused(DataError, "here", f"'{strange}'", "'x'", *map(repr, kind.levels)):
-        level_values(column, kind, "here")
+    with refused(DataError, "'here'", f"'{strange}'", "'x'", *map(repr, kind.levels)):
+        read_sites({"here": column.to_frame()}, kinds={"x": kind})
     found, first = positions(column, kind)
     assert first == strange
     assert np.isnan(found[cells.index(type(cells[0])(strange))])

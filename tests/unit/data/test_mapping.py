@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +13,7 @@ import feddbn
 from feddbn.analysis.history import read_history
 from feddbn.data import SqlTable, read_sites
 from feddbn.errors import DataError, FeddbnError, FileError, ParameterError
-
-pytestmark = pytest.mark.usefixtures("light")
+from support.files import in_files, in_memory
 
 duckdb = pytest.importorskip("duckdb")
 polars = pytest.importorskip("polars")
@@ -117,9 +117,10 @@ def test_the_same_bits_from_frames_files_sql_and_a_table_of_concepts(long, expec
         "temp = {name = [3020891, 3016502], limits = [25, 45]}\n",
     }
     for text in described.values():
-        for stream_bytes in (2**30, 100):
-            (site,) = read_sites(written(tmp_path, text), missing="keep", stream_bytes=stream_bytes).values()
-            assert_same_bits(site, expected)
+        for kept in (in_memory, partial(in_files, 1000)):
+            with kept():
+                (site,) = read_sites(written(tmp_path, text)).values()
+                assert_same_bits(site, expected)
 
 
 @pytest.mark.slow
@@ -196,14 +197,15 @@ def test_two_names_in_two_units_are_one_variable(long, expected, tmp_path):
         np.testing.assert_allclose(a, b, rtol=1e-9)
 
 
-@pytest.mark.parametrize("stream_bytes", [0, 2**30])
-def test_columns_of_a_wide_table_have_the_names_of_the_study(tmp_path, stream_bytes):
+@pytest.mark.parametrize("kept", [in_memory, in_files])
+def test_columns_of_a_wide_table_have_the_names_of_the_study(tmp_path, kept):
     rng = np.random.default_rng(0)
     wide = pd.DataFrame({"HR": 80 + rng.normal(size=50), "BT": 98 + rng.normal(size=50), "note": "x"})
     wide.to_csv(tmp_path / "wide.csv", index=False)
     said = {"variables": {"pulse": "HR", "temp": {"name": "BT", "unit": "F", "to": "C", "limits": [36, 38]}}}
-    (site,) = read_sites(tmp_path / "wide.csv", stream_bytes=stream_bytes, missing="keep", **said).values()
-    (found,) = [values for *_, values in blocks(site)]
+    with kept(100):
+        (site,) = read_sites(tmp_path / "wide.csv", **said).values()
+        (found,) = [values for *_, values in blocks(site)]
     assert tuple(site.variables) == ("pulse", "temp")
     temp = (wide["BT"].to_numpy() - 32) * 5 / 9
     temp[(temp < 36) | (temp > 38)] = np.nan
@@ -258,16 +260,15 @@ def test_what_is_said_by_name_is_said_instead_of_the_file(long, tmp_path):
     assert Path(path).exists()
 
 
-@pytest.mark.parametrize("stream_bytes", [100, 2**30])
-def test_irregular_rows_of_a_wide_table_have_the_names_of_the_study(tmp_path, stream_bytes):
+@pytest.mark.parametrize("kept", [in_memory, in_files])
+def test_irregular_rows_of_a_wide_table_have_the_names_of_the_study(tmp_path, kept):
     times = pd.Timestamp("2024-01-01") + pd.to_timedelta([5, 50, 70, 130, 190, 200, 260], unit="min")
     wide = pd.DataFrame({"when": times, "HR": np.arange(60.0, 67.0), "BT": 98.6, "pulse": "no number"})
     wide.to_parquet(tmp_path / "wide.parquet")
     variables = {"pulse": "HR", "temp": {"name": "BT", "unit": "F", "to": "C"}}
-    (site,) = read_sites(
-        tmp_path / "wide.parquet", time="when", irregular="average", freq="1h", variables=variables,
-        stream_bytes=stream_bytes,
-    ).values()  # fmt: skip
-    (found,) = [values for *_, values in blocks(site)]
+    read = {"time": "when", "irregular": "average", "freq": "1h", "variables": variables}
+    with kept():
+        (site,) = read_sites(tmp_path / "wide.parquet", **read).values()
+        (found,) = [values for *_, values in blocks(site)]
     np.testing.assert_allclose(found[:, 0], [60.5, 62, 63, 64.5, 66])
     np.testing.assert_allclose(found[:, 1], 37)

@@ -12,7 +12,7 @@ import feddbn
 from feddbn.analysis import history
 from feddbn.data import read_sites
 from feddbn.errors import DataError, FileError
-from feddbn.preflight.profile import chunks
+from tests.support.files import in_files, in_memory
 from tests.support.saying import only, refused
 
 
@@ -111,14 +111,15 @@ def test_months_quarters_and_years_are_steps(
     for frame, lengths in ((whole, [30]), (holed, [7, 21])):
         assert cut(frame) == cut(frame, freq=freq) == lengths
         assert (step(frame), step(frame, freq=freq)) == (expected, expected)
-        assert read_sites(frame)["site-0"].remarks == ()  # type: ignore[attr-defined]
+        assert read_sites(frame)["site-0"].findings == ()  # type: ignore[attr-defined]
         periods = frame.set_index(frame.index.tz_localize(None).to_period(period))
         assert cut(periods) == cut(periods, freq=freq) == lengths
         assert step(periods) == expected
     if zone is None:
         path = written(tmp_path / "rows.csv", holed.rename_axis("date").reset_index())
-        for stream_bytes in (0, 2**30):
-            assert cut(path, time="date", stream_bytes=stream_bytes) == [7, 21]
+        for kept in (in_files, in_memory):
+            with kept():
+                assert cut(path, time="date") == [7, 21]
         day = holed.reset_index(names="date")
         assert cut(day.assign(date=day["date"].dt.strftime("%d.%m.%Y")), time="date", day_first=True) == [
             7,
@@ -148,7 +149,7 @@ def test_sites_of_one_calendar_go_together_whatever_their_days_and_years() -> No
     frames["two rows"] = table(2).set_index(pd.DatetimeIndex(["2020-07-01", "2020-08-01"]))
     assert [site.step for site in read_sites(frames).values()] == ["1MS"] * 3  # type: ignore[attr-defined]
     frames["daily"] = table(24).set_index(pd.date_range("2000-01-01", periods=24, freq="D"))
-    with refused(DataError, "1 month", "'daily'", code="two-steps"):
+    with refused(DataError, "1MS", "'daily'", code="two-steps"):
         read_sites(frames)
 
 
@@ -158,25 +159,6 @@ def test_what_goes_on_from_the_ends_of_months_stays_there(freq: str, last: str) 
     past = history.read_history(table(40).set_index(index), ("x", "y"))
     assert past.times(3) == pd.date_range(last, periods=4, freq=freq)[1:].tolist()
     assert past.frame(("x", "y")).index.tolist() == index.tolist()
-
-
-def test_a_file_that_grows_while_it_is_read_gives_no_mixture(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows = table(80, t=range(80))
-    path = written(tmp_path / "log.csv", rows[:40])
-    grows = [True]
-
-    def read_while_it_grows(*given: object) -> object:
-        if grows:
-            written(path, rows)
-            grows.clear()
-        return chunks(*given)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(history, "chunks", read_while_it_grows)
-    with refused(DataError, "log.csv", code="changed"):
-        history.read_history(path, ("x", "y"), feddbn.Layout(time="t"))
-    assert history.read_history(path, ("x", "y"), feddbn.Layout(time="t")).last == 79
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")
@@ -329,6 +311,7 @@ def test_a_text_column_beside_measurements_is_no_table_of_readings() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::feddbn.errors.ResultWarning")
 def test_a_fit_names_the_column_that_never_changes_at_one_site() -> None:
     sites = {name: table(n) for name, n in zip("abcd", (200, 210, 220, 230), strict=True)}
     sites["c"]["y"] = [7.0, np.nan] * 110

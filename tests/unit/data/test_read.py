@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from feddbn.core.designs.recordings import Block, SiteData
-from feddbn.data import ArrayRecording, MemorySite, read_sites, summary
+from feddbn.data import Recording, Site, read_sites, summary
 from feddbn.errors import DataError, FileError, ParameterError
 from support.saying import refused
 
@@ -76,7 +76,7 @@ def test_interleaved_recordings_in_a_frame_are_told_apart() -> None:
 
 def test_site_data_pass_through_and_are_aligned_by_name() -> None:
     block = Block(rows(3), labels=np.array([1, 2, 3]))
-    ready = MemorySite(("b", "a"), (ArrayRecording("r", (block,)),), 5)
+    ready = Site(("b", "a"), (Recording("r", (block,)),), 5)
     assert read_sites({"A": ready})["A"] is ready
     sites = read_sites({"A": frame(3), "B": ready})
     np.testing.assert_array_equal(values(sites["B"]), rows(3)[:, ::-1])

@@ -9,13 +9,11 @@ import pandas as pd
 import pytest
 
 import feddbn
-from feddbn.core.designs.recordings import stretches
-from feddbn.data import PLAUSIBLE, ArrayRecording, MemorySite, SqlTable, read_sites
-from feddbn.data.steps import step_table
-from feddbn.data.streaming import FileSite
+from feddbn.data import PLAUSIBLE, SqlTable, read_sites
+from feddbn.data.read import read_all
+from feddbn.data.readings import StepTable
 from feddbn.errors import DataError, ParameterError
-
-pytestmark = pytest.mark.usefixtures("light")
+from support.files import in_files
 
 LONG = {"series": "stay", "time": "t", "names": "what", "values": "x"}
 
@@ -41,13 +39,7 @@ def rows_of(site: object, name: str) -> list[tuple[int | None, np.ndarray]]:
 
 def bits(site: object) -> list[tuple[object, ...]]:
     return [
-        (
-            one.name,
-            block.time,
-            block.starts_segment,
-            block.values.tobytes(),
-            getattr(block.times, "tolist", list)(),
-        )
+        (one.name, block.time, block.starts_segment, block.values.tobytes())
         for one in site.recordings()  # type: ignore[attr-defined]
         for block in one.blocks()
     ]
@@ -76,11 +68,10 @@ def test_names_are_variables_in_the_order_of_the_alphabet() -> None:
     assert read_sites(table(), freq="1h", **LONG)["site-0"].variables == ("map", "other", "pulse")
 
 
-@pytest.mark.parametrize("irregular", ["average", "keep"])
-def test_the_order_of_rows_changes_no_bit(irregular: str) -> None:
+def test_the_order_of_rows_changes_no_bit() -> None:
     long = table(n=2000)
     long["x"] += np.random.default_rng(1).normal(size=len(long))
-    read = {"freq": "2h", "irregular": irregular, "missing": "keep", **LONG}
+    read = {"freq": "2h", "missing": "keep", **LONG}
     first = bits(read_sites(long, **read)["site-0"])
     for seed in range(3):
         assert bits(read_sites(long.sample(frac=1, random_state=seed), **read)["site-0"]) == first
@@ -91,26 +82,6 @@ def test_equal_readings_keep_their_value() -> None:
     site = read_sites(long, time="t", names="what", values="x", freq=1)["site-0"]
     (block,) = next(site.recordings()).blocks()
     assert block.values.tolist() == [[0.1], [0.3]]
-
-
-def test_kept_times_are_those_of_the_readings_in_steps_since_the_first() -> None:
-    long = table().drop_duplicates(["stay", "t", "what"])
-    site = read_sites(long, irregular="keep", **LONG)["site-0"]
-    assert site.step == "1h"
-    for one in site.recordings():
-        (block,) = one.blocks()
-        wide = long[long["stay"] == one.name].pivot(index="t", columns="what", values="x").sort_index()
-        hours = (wide.index - wide.index[0]) / pd.Timedelta("1h")
-        np.testing.assert_allclose(block.times, hours, rtol=1e-13)
-        np.testing.assert_array_equal(block.values, wide[list(site.variables)].to_numpy())
-
-
-def test_kept_times_of_numbers_are_counted_in_the_step_given() -> None:
-    rows = pd.DataFrame({"t": [0.5, 1.0, 7.25], "x": [1.0, 2.0, 3.0]})
-    for freq, step, times in ((None, "1", [0, 0.5, 6.75]), (0.5, "0.5", [0, 1, 13.5])):
-        site = read_sites(rows, time="t", irregular="keep", freq=freq)["site-0"]
-        (block,) = next(site.recordings()).blocks()
-        assert (site.step, block.times.tolist()) == (step, times)
 
 
 def test_wide_rows_are_averaged_cell_by_cell() -> None:
@@ -176,13 +147,6 @@ def test_a_site_of_a_coarser_step_has_empty_rows_on_the_finer_one() -> None:
     np.testing.assert_array_equal(blocks[0].values[:, 0], [1, np.nan, 2, np.nan, 3])
 
 
-def test_lags_refuse_rows_at_their_own_times() -> None:
-    site = read_sites(table(), irregular="keep", **LONG)["site-0"]
-    with pytest.raises(DataError) as found:
-        list(stretches(next(site.recordings()).blocks(), 0))
-    assert found.value.code == "irregular-times"
-
-
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -217,15 +181,14 @@ def test_what_cannot_be_read_is_said(change: dict[str, object], given: dict[str,
     assert found.value.code == code
 
 
-@pytest.mark.parametrize("given", [{}, {"time": "t", "freq": "MS", "irregular": "keep"}])
-def test_readings_need_times_and_kept_ones_a_fixed_length(given: dict[str, object]) -> None:
+def test_readings_need_times() -> None:
     long = pd.DataFrame({"t": pd.date_range("2024", periods=3), "what": "a", "x": 1.0})
     with pytest.raises(ParameterError):
-        read_sites(long, names="what", values="x", **given)
+        read_sites(long, names="what", values="x")
 
 
 def remarks(site: object, code: str) -> list[dict[str, object]]:
-    return [dict(one.values) for one in site.remarks if one.code == code]  # type: ignore[attr-defined]
+    return [dict(one.values) for one in site.findings if one.code == code]  # type: ignore[attr-defined]
 
 
 def test_what_is_averaged_and_left_out_is_counted_for_each_site() -> None:
@@ -255,6 +218,12 @@ def test_limits_of_wide_rows_are_counted_and_ready_ones_have_a_word() -> None:
         feddbn.Layout(limits="icu")
 
 
+def steps_of(data: object, **read: object) -> StepTable:
+    found = read_all(data, feddbn.Layout(**read), is_looked_at=True).steps
+    assert found is not None
+    return found
+
+
 def regular(step: str, seed: int) -> pd.DataFrame:
     """A reading of two variables about every step, one of five of them twice as often."""
     rng = np.random.default_rng(seed)
@@ -273,34 +242,42 @@ def test_the_step_that_is_chosen_keeps_most_readings_apart_at_all_sites(step: st
         assert found["part"] == pytest.approx(5 / 6, abs=0.02)
 
 
-def test_the_table_of_steps_is_that_of_pandas_whatever_the_blocks() -> None:
-    long = table(3).drop_duplicates(["stay", "t", "what"])
-    site = read_sites(long, irregular="keep", **LONG)["site-0"]
-    found = step_table([site], [0.5, 1, 4])
-    cut = MemorySite(
-        site.variables,
-        [
-            ArrayRecording(
-                one.name,
-                tuple(
-                    b.part(k, k + 7, k == 0, None) for b in one.blocks() for k in range(0, len(b.values), 7)
-                ),
-                one.start,
-            )
-            for one in site.recordings()
-        ],
-    )
-    again = step_table([cut], [0.5, 1, 4])
-    np.testing.assert_array_equal(found.kept, again.kept)
-    np.testing.assert_array_equal(found.filled, again.filled)
+@pytest.mark.parametrize("batch_rows", [500, 10**6])
+def test_the_table_of_steps_is_that_of_pandas_wherever_rows_are(tmp_path: Path, batch_rows: int) -> None:
+    long = table(3, 3000).drop_duplicates(["stay", "t", "what"])
+    path = tmp_path / "long.csv"
+    long.to_csv(path, index=False)
+    with in_files(batch_rows):
+        found = steps_of(path, **LONG)
     since = long["t"] - pd.Timestamp("1970-01-01", tz="UTC")
-    for k, hours in enumerate((0.5, 1, 4)):
-        cells = long.assign(n=since // pd.Timedelta(hours=hours)).drop_duplicates(["stay", "n", "what"])
+    for step in ("30min", "1h", "4h"):
+        k = found.texts.index(step)
+        cells = long.assign(n=since // pd.Timedelta(step)).drop_duplicates(["stay", "n", "what"])
         assert found.kept[k] == pytest.approx(len(cells) / len(long))
         ends = cells.groupby("stay")["n"]
         n_steps = int((ends.max() - ends.min() + 1).sum())
-        expected = [(cells["what"] == name).sum() / n_steps for name in site.variables]
+        expected = [(cells["what"] == name).sum() / n_steps for name in found.variables]
         np.testing.assert_allclose(found.filled[k], expected)
+
+
+@pytest.mark.parametrize("times", [[0, 1, 3, 4], [0.0, 0.5, 2.5, 4.0]])
+def test_steps_of_numbers_may_be_parts_of_their_unit(times: list[float]) -> None:
+    rows = pd.DataFrame({"t": times, "x": [1.0, 2.0, 3.0, 4.0]})
+    found = steps_of(rows, time="t", irregular="average", freq=1)
+    for step in (0.5, 1.0, 2.0):
+        k, n = found.texts.index(f"{step:g}"), {t // step for t in times}
+        assert found.kept[k] == len(n) / 4
+        assert found.filled[k, 0] == pytest.approx(len(n) / (max(n) - min(n) + 1))
+
+
+def test_a_site_that_is_refused_is_not_counted() -> None:
+    rows = pd.DataFrame({"t": [0, 1, 2, 3], "x": 1.0})
+    alone = steps_of({"a": rows}, time="t", freq="auto")
+    both = steps_of({"a": rows, "b": rows.assign(x=np.inf)}, time="t", freq="auto")
+    np.testing.assert_array_equal(alone.kept, both.kept)
+    np.testing.assert_array_equal(alone.filled, both.filled)
+    with pytest.raises(DataError):
+        read_sites({"b": rows.assign(x=np.inf)}, time="t", freq="auto")
 
 
 def test_check_says_what_steps_keep_and_which_limits_hold() -> None:
@@ -319,15 +296,14 @@ def test_check_says_what_steps_keep_and_which_limits_hold() -> None:
     assert refused.of("steps")
 
 
-@pytest.mark.parametrize("irregular", ["average", "keep"])
 @pytest.mark.parametrize("wide", [False, True])
-def test_tables_of_any_size_give_the_bits_of_memory(tmp_path: Path, irregular: str, wide: bool) -> None:
+def test_tables_of_any_size_give_the_bits_of_memory(tmp_path: Path, wide: bool) -> None:
     long = pd.concat([table(4, 900).assign(ward="w"), table(5, 700).assign(ward="v")], ignore_index=True)
     long = long.sample(frac=1, random_state=0)
     long["x"] += np.random.default_rng(1).normal(size=len(long))
     read = {
         "site": "ward",
-        "irregular": irregular,
+        "irregular": "average",
         "freq": "1h",
         "missing": "keep",
         "limits": {"pulse": (60, 99)},
@@ -338,28 +314,17 @@ def test_tables_of_any_size_give_the_bits_of_memory(tmp_path: Path, irregular: s
     memory = read_sites(long, **read)
     path = tmp_path / "all.parquet"
     long.to_parquet(path, index=False)
-    whole = read_sites(path, stream_bytes=0, **read)
-    assert isinstance(next(iter(whole.values())), FileSite)
-    cut = read_sites(SqlTable(f"SELECT * FROM '{path}' ORDER BY t, stay, ward"), stream_bytes=0, **read)
-    for found in (whole, cut):
-        assert {name: joined_bits(site) for name, site in found.items()} == {
-            name: joined_bits(site) for name, site in memory.items()
-        }
+    for source in (path, SqlTable(f"SELECT * FROM '{path}' ORDER BY t, stay, ward")):
+        with in_files():
+            found = read_sites(source, **read)
+            assert {name: joined_bits(site) for name, site in found.items()} == {
+                name: joined_bits(site) for name, site in memory.items()
+            }
         for name, site in found.items():
             assert site.step == memory[name].step
-            assert {one.code: one.values for one in site.remarks} == {
-                one.code: one.values for one in memory[name].remarks
+            assert {one.code: one.values for one in site.findings} == {
+                one.code: one.values for one in memory[name].findings
             }
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("batch_rows", [7, 64, 1000])
-def test_batches_change_no_bit(tmp_path: Path, batch_rows: int) -> None:
-    path = tmp_path / "a.csv"
-    table(6).to_csv(path, index=False)
-    memory = read_sites(path, freq="2h", missing="keep", **LONG)["a"]
-    site = FileSite(path, batch_rows=batch_rows, freq="2h", missing="keep", **LONG)
-    assert joined_bits(site) == joined_bits(memory)
 
 
 def joined_bits(site: object) -> list[tuple[object, ...]]:
@@ -369,8 +334,7 @@ def joined_bits(site: object) -> list[tuple[object, ...]]:
         pieces: list[list[object]] = []
         for block in one.blocks():
             if block.starts_segment:
-                pieces.append([block.time, b"", []])
+                pieces.append([block.time, b""])
             pieces[-1][1] += block.values.tobytes()  # type: ignore[operator]
-            pieces[-1][2] += [] if block.times is None else block.times.tolist()  # type: ignore[operator]
         found.append((one.name, *map(tuple, pieces)))
     return found

@@ -6,16 +6,11 @@ import sqlite3
 import duckdb
 import numpy as np
 import pandas as pd
-import polars as pl
 import pytest
 
-import feddbn
 from feddbn.data import SqlTable, check_sites, read_sites
-from feddbn.data.tables import sorted_frames
 from feddbn.errors import DataError, FileError, ParameterError
 from support.saying import refused
-
-pytestmark = pytest.mark.usefixtures("light")
 
 N = 3000
 
@@ -48,36 +43,7 @@ def blocks(sites):
     ]
 
 
-def segments(sites):
-    """Blocks that go on are put together: batches of streams have other ends."""
-    found = []
-    for name, site in sites.items():
-        for r in site.recordings():
-            for b in r.blocks():
-                if b.starts_segment or not found:
-                    found.append([name, r.name, b.time, b.values])
-                else:
-                    found[-1][3] = np.concatenate([found[-1][3], b.values])
-    return [(name, recording, time, values.tobytes()) for name, recording, time, values in found]
-
-
 READ = {"series": "patient", "time": "hour"}
-
-
-def test_a_query_is_the_frame_it_gives(database):
-    found = read_sites(SqlTable("SELECT * FROM stays", database=database), **READ)
-    assert blocks(found) == blocks(read_sites(rows(), **READ))
-
-
-def test_a_large_query_is_streamed_and_has_the_same_segments(database):
-    query = SqlTable("SELECT * FROM stays ORDER BY patient, hour", database=str(database))
-    found = read_sites({"a": query}, stream_bytes=1000, **READ)
-    assert type(found["a"]).__name__ == "FileSite"
-    expected = segments(read_sites({"a": rows()}, **READ))
-    assert segments(found) == expected
-    assert segments(found) == expected
-    of_sites = read_sites(query, site="patient", time="hour", stream_bytes=1000)
-    assert segments(of_sites) == segments(read_sites(rows(), site="patient", time="hour"))
 
 
 def test_files_are_looked_for_in_the_folder(tmp_path):
@@ -115,54 +81,10 @@ def test_what_cannot_be_read(database, tmp_path):
     assert error.value.code == "twice"
 
 
-def test_other_rows_when_it_is_read_again_are_refused():
-    query = SqlTable("SELECT random() AS x, range AS y FROM range(9000)")
-    with refused(DataError, "again") as error:
-        blocks(read_sites(query, stream_bytes=1000))
-        blocks(read_sites(query, stream_bytes=1000))
-    assert error.value.code == "other-rows"
-
-
-def test_frames_are_sorted_however_many_there_are():
-    rng = np.random.default_rng(8)
-    names = np.array(["Zoë", "a", "b", "B", "zz", "ä"], dtype=object)
-    frame = pd.DataFrame(
-        {
-            "who": names[rng.integers(0, 6, 5000)],
-            "t": rng.integers(0, 40, 5000),
-            "v": rng.standard_normal(5000),
-        }
-    )
-    parts = (frame.iloc[k : k + 700] for k in range(0, 5000, 700))
-    found = list(sorted_frames(parts, ["who", "t", "v"], batch_rows=1000))
-    assert [len(one) for one in found] == [1000] * 5
-    expected = frame.iloc[np.lexsort([frame["v"], frame["t"], pd.factorize(frame["who"], sort=True)[0]])]
-    pd.testing.assert_frame_equal(
-        pd.concat(found, ignore_index=True), expected.reset_index(drop=True), check_dtype=False
-    )
-    assert list(sorted_frames(iter(()), ["t"])) == []
-
-
-def test_an_error_among_frames_that_are_sorted_is_told_as_it_is():
-    def parts():
-        yield pd.DataFrame({"t": [1, 2]})
-        raise DataError("row 3 is strange.", code="strange")
-
-    with refused(DataError, "row 3", code="strange"):
-        list(sorted_frames(parts(), ["t"]))
-
-
 def test_no_row_is_no_traceback(database):
-    for stream_bytes in (0, 2**26):
-        with refused(DataError, "a"):
-            check_sites(
-                read_sites(
-                    {"a": SqlTable("SELECT * FROM stays WHERE x > 1e9", database)},
-                    **READ,
-                    stream_bytes=stream_bytes,
-                ),
-                1,
-            )
+    none = SqlTable("SELECT * FROM stays WHERE x > 1e9", database)
+    with refused(DataError, "a"):
+        check_sites(read_sites({"a": none}, **READ), 1)
 
 
 def can_load(extension):
@@ -191,21 +113,3 @@ def test_other_databases_need_extensions_and_passwords_stay_secret(tmp_path):
 def test_a_query_goes_to_another_process(database):
     table = SqlTable("SELECT * FROM stays", database)
     assert table.columns() == pickle.loads(pickle.dumps(table)).columns()
-
-
-@pytest.mark.parametrize("lazy", ["query", "relation", "polars"])
-def test_a_fit_of_a_stream_is_that_of_its_rows(database, tmp_path, lazy):
-    frame = rows().drop(columns=["hour"])
-    if lazy == "query":
-        given = SqlTable("SELECT patient, x, y FROM stays", database)
-    elif lazy == "relation":
-        own = duckdb.connect(database, read_only=True)
-        given = own.sql("SELECT patient, x, y FROM stays")
-    else:
-        given = pl.from_pandas(frame).lazy()
-    streamed = read_sites({"a": given}, series="patient", stream_bytes=1000, missing="keep")
-    assert type(streamed["a"]).__name__ == "FileSite"
-    found = feddbn.OneShotDBN().fit(streamed)
-    expected = feddbn.OneShotDBN().fit({"a": frame}, series="patient")
-    np.testing.assert_allclose(found.dbn_.A, expected.dbn_.A, rtol=1e-9)
-    assert found.findings_.codes == expected.findings_.codes

@@ -5,13 +5,11 @@ import pandas as pd
 import pytest
 
 import feddbn
-from feddbn.core.designs.recordings import Block, FinerSite
-from feddbn.data import ArrayRecording, MemorySite, read_sites
+from feddbn.data import read_sites
 from feddbn.errors import DataError
 from feddbn.metrics import edge_scores
+from support.files import in_files
 from support.saying import refused
-
-pytestmark = pytest.mark.usefixtures("light")
 
 HOURS = pd.date_range("2024-01-01", periods=24, freq="1h")
 
@@ -57,34 +55,17 @@ def test_rows_are_those_of_the_finer_step_given_by_name(every, times):
     same_rows(found["A"], asked["A"])
     assert found["A"].step == found["B"].step == asked["B"].step
     for site in (found["B"], asked["B"]):
-        (told,) = site.remarks
+        (told,) = site.findings
         assert (told.code, told.values["every"]) == ("coarser-rows", every)
-    assert found["A"].remarks == ()
+    assert found["A"].findings == ()
 
 
 def test_files_that_are_streamed_give_the_same_rows(tmp_path):
     data = {"A": table(HOURS), "B": table(HOURS[::2])}
     for name, frame in data.items():
         frame.to_parquet(tmp_path / f"{name}.parquet")
-    streamed = read_sites(tmp_path, time="t", missing="keep", stream_bytes=0)
-    same_rows(streamed["B"], read_sites(data, time="t", missing="keep")["B"])
-
-
-def test_a_block_that_goes_on_has_empty_rows_before_it():
-    rows, labels = np.arange(10.0).reshape(5, 2), np.arange(5)
-    blocks = (Block(rows[:3], True, labels[:3], 4), Block(rows[3:], False, labels[3:], 7))
-    whole = Block(rows, True, labels, 4)
-
-    def finer(*parts):
-        site = MemorySite(("x", "y"), (ArrayRecording("r", parts),))
-        (recording,) = FinerSite(site, 3).recordings()
-        return list(recording.blocks())
-
-    (one,), two = finer(whole), finer(*blocks)
-    assert [(b.time, b.starts_segment) for b in (one, *two)] == [(12, True), (12, True), (19, False)]
-    np.testing.assert_array_equal(np.concatenate([b.values for b in two]), one.values)
-    np.testing.assert_array_equal(np.concatenate([b.labels for b in two]), one.labels)
-    np.testing.assert_array_equal(one.labels[::3], labels)
+    with in_files(100):
+        same_rows(read_sites(tmp_path, time="t")["B"], read_sites(data, time="t")["B"])
 
 
 @pytest.mark.parametrize(

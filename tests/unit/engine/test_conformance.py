@@ -14,7 +14,7 @@ from feddbn.federation.protocol.messages import read_request
 from feddbn.runtime.server.coordinator import Coordinator
 from support.places import quick_folder
 
-pytestmark = [pytest.mark.promise, pytest.mark.usefixtures("light")]
+pytestmark = pytest.mark.promise
 
 pytest.importorskip("cryptography")
 NUMBERS = count(1000, 1000)

@@ -16,7 +16,7 @@ from support.places import quick_folder
 from support.saying import kept_out, refused
 from support.study_files import ABOUT, as_toml
 
-pytestmark = [pytest.mark.promise, pytest.mark.usefixtures("light")]
+pytestmark = pytest.mark.promise
 
 pytest.importorskip("cryptography")
 MADE = feddbn.simulate(d=3, n_sites=3, n_samples=600, mean_degree=2, random_state=901)

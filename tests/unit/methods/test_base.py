@@ -10,7 +10,6 @@ from feddbn.errors import DataError
 from feddbn.results.result import Result
 
 pytestmark = [
-    pytest.mark.usefixtures("light"),
     pytest.mark.filterwarnings("ignore::feddbn.errors.ResultWarning"),
 ]
 
@@ -24,20 +23,16 @@ def table() -> pd.DataFrame:
 
 
 def test_grid_search_of_scikit_learn_finds_the_lags(table: pd.DataFrame) -> None:
-    search = GridSearchCV(
-        feddbn.OneShotDBN(resamples=0), {"n_lags": [1, 2]}, cv=TimeSeriesSplit(3), error_score="raise"
-    )
+    search = GridSearchCV(feddbn.OneShotDBN(), {"n_lags": [1, 2]}, cv=TimeSeriesSplit(3), error_score="raise")
     assert search.fit(table).best_params_ == {"n_lags": 2}
 
 
 def test_a_score_is_the_mean_log_likelihood_of_a_row(table: pd.DataFrame) -> None:
-    model = feddbn.OneShotDBN(n_lags=2, resamples=0, prepare=feddbn.Prepare(center="none")).fit(table[:400])
+    model = feddbn.OneShotDBN(n_lags=2, prepare=feddbn.Prepare(center="none")).fit(table[:400])
     rest = table[400:].reset_index(drop=True)
     assert model.score(rest) == pytest.approx(model.dbn_.log_likelihood(rest) / (len(rest) - 2))
     # About means of their own, new recordings may have any level.
-    own = feddbn.OneShotDBN(n_lags=2, resamples=0, prepare=feddbn.Prepare(center="recording")).fit(
-        table[:400]
-    )
+    own = feddbn.OneShotDBN(n_lags=2, prepare=feddbn.Prepare(center="recording")).fit(table[:400])
     assert own.score(rest + 50) == pytest.approx(own.score(rest))
     assert model.score(rest + 50) < own.score(rest + 50) - 10
     with pytest.raises(DataError) as caught:

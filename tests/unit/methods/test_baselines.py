@@ -4,15 +4,12 @@ import numpy as np
 import pytest
 
 import feddbn
-from feddbn import AS_THEY_ARE, Average, BestSite, Dynotears, LocalOnly, Rounds, Vote
+from feddbn import AS_THEY_ARE, Average, Dynotears, LocalOnly, Rounds
 from feddbn.core.constraints import has_cycle
 from feddbn.data import read_sites
-from feddbn.errors import ParameterError
 from feddbn.federation.protocol.site import Site
 from feddbn.runtime.simulated.secure import secure_federation
-from support.saying import only, refused
-
-pytestmark = pytest.mark.usefixtures("light")
+from support.saying import only
 
 
 @pytest.fixture(scope="module")
@@ -92,20 +89,6 @@ def test_an_average_of_centred_recordings_has_the_level_that_sums_told_or_none()
     assert (blind.dbn_.noise_variances > 0).all()
 
 
-def test_shares_of_votes_are_no_effects_so_nothing_is_forecast_from_them():
-    rows = levelled()
-    model = Vote().fit(rows)
-    assert model.dbn_.intercept is model.dbn_.noise_variances is None
-    for asked in (
-        lambda: model.score(rows),
-        lambda: model.dbn_.forecast(rows["site-0"][0], 2),
-        lambda: model.dbn_.standard_errors(100),
-    ):
-        with refused(ParameterError, code="numbers-not-known"):
-            asked()
-    assert "->" in model.summary()
-
-
 def test_average_may_keep_cycles_and_says_so():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(200, 1))
@@ -116,30 +99,6 @@ def test_average_may_keep_cycles_and_says_so():
     assert has_cycle(model.W_ != 0)
     assert model.has_cycles_
     assert model.findings_.codes[0] == "mean-has-cycles"
-
-
-@pytest.mark.promise
-def test_vote_keeps_edges_of_the_majority(federation):
-    model = Vote().fit(federation.sites)
-    local = np.mean([Dynotears().fit(rs).W_ != 0 for rs in federation.sites.values()], axis=0)
-    assert not has_cycle(model.W_ != 0)
-    kept = model.W_ != 0
-    assert np.all(local[kept] > 0.5)
-    np.testing.assert_allclose(model.W_raw_, local, atol=1e-12)
-
-
-@pytest.mark.promise
-def test_best_site_needs_the_truth_and_finds_the_closest(federation):
-    with refused(ParameterError, "truth="):
-        BestSite().fit(federation.sites)
-    model = BestSite().fit(federation.sites, truth=federation.truth)
-    alone = LocalOnly().fit(federation.sites).dbns_
-    distances = {
-        name: sum(feddbn.score(federation.truth, dbn)[part]["shd"] for part in "WA")
-        for name, dbn in alone.items()
-    }
-    assert distances[model.best_site_] == min(distances.values()) < max(distances.values())
-    assert model.dbn_.equals(alone[model.best_site_], atol=1e-12)
 
 
 def made(corruptions, seed=20, d=6):
@@ -168,16 +127,10 @@ def test_a_site_alone_treats_its_rows_as_dynotears_on_its_rows_does(corruptions)
     assert model.treatment_ is None
 
 
-@pytest.mark.parametrize(
-    ("method", "corruptions", "code"),
-    [
-        (Average, "cycle", "own-courses"),
-        (Vote, "gains", "own-scales"),
-    ],
-)
-def test_what_sums_find_is_done_at_every_site_and_said(method, corruptions, code):
+@pytest.mark.parametrize(("corruptions", "code"), [("cycle", "own-courses"), ("gains", "own-scales")])
+def test_what_sums_find_is_done_at_every_site_and_said(corruptions, code):
     fed = made(corruptions)
-    model, common = method().fit(fed.sites), feddbn.FDBNL().fit(fed.sites)
+    model, common = Average().fit(fed.sites), feddbn.FDBNL().fit(fed.sites)
     assert model.treatment_ == common.treatment_
     assert model.center_ == model.treatment_["center"]
     assert code in model.findings_.codes
@@ -209,13 +162,12 @@ def test_clean_rows_of_baselines_stay_as_they_are():
     assert all(model.dbns_[name].equals(as_is.dbns_[name]) for name in fed.sites)
 
 
-@pytest.mark.parametrize("method", [Average, Vote])
-def test_a_site_that_stays_out_is_not_counted(method):
+def test_a_site_that_stays_out_is_not_counted():
     fed = made("other-units")
-    model = method().fit(fed.sites)
+    model = Average().fit(fed.sites)
     (odd,) = model.site_notes_
     others = {name: rows for name, rows in fed.sites.items() if name != odd}
-    np.testing.assert_array_equal(model.W_raw_, method().fit(others).W_raw_)
+    np.testing.assert_array_equal(model.W_raw_, Average().fit(others).W_raw_)
     assert only(model.findings_, "sites-disagree").values["n"] == 1
 
 

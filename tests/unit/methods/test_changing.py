@@ -15,7 +15,6 @@ from support.saying import only
 
 pytestmark = [
     pytest.mark.promise,
-    pytest.mark.usefixtures("light"),
     pytest.mark.filterwarnings("ignore::feddbn.errors.UnitsWarning"),
 ]
 D, ROWS, CHANGE = 4, 300, 160

@@ -13,7 +13,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 import feddbn
-from feddbn import FDBNL, PFDBNL, BestSite, Rounds
+from feddbn import FDBNL, PFDBNL, Rounds
 from feddbn.data import read_sites
 from feddbn.errors import DataError, ParameterError
 from feddbn.federation.protocol.site import Site
@@ -21,24 +21,11 @@ from feddbn.method_table import METHODS
 from feddbn.runtime.simulated.in_process import InProcessFederation
 
 pytestmark = [
-    pytest.mark.usefixtures("light"),
     pytest.mark.filterwarnings("ignore::feddbn.errors.UnitsWarning"),
 ]
 
 
-class KnowingBestSite(BestSite):
-    """The best site of networks without edges: what scikit-learn's checks fit has no truth."""
-
-    def fit(self, data, y=None, **options):
-        d = np.shape(data)[1] if np.ndim(data) == 2 else 1
-        names = [str(name) for name in getattr(data, "columns", [f"x{i}" for i in range(d)])]
-        empty = feddbn.DBN(np.zeros((d, d)), np.zeros((1, d, d)), names)
-        return super().fit(data, y, truth=empty, **options)
-
-
-KINDS = {
-    **{m.cls: KnowingBestSite if m.needs_truth else m.load() for m in METHODS.values()},
-}
+KINDS = {m.cls: m.load() for m in METHODS.values()}
 
 
 def quick(name):
@@ -53,36 +40,21 @@ EXPECTED_OF_ALL = {
     "check_n_features_in_after_fitting": "`score` names the variable that is missing, in our words",
     "check_fit2d_1sample": "refused, in our words: the site, its longest segment and n_lags are named",
 }
-FEW = "refused, in our words: too few readings at two distances of time"
-NO_SCORE = "shares of votes predict no values, so they have no score"
-EXPECTED = {
-    "Vote": {"check_fit_score_takes_y": NO_SCORE, "check_pipeline_consistency": NO_SCORE},
-    "ContinuousDBN": {"check_fit2d_1feature": FEW},
-    "PFDBNL": {
-        "check_methods_sample_order_invariance": "the check sets n_clusters=2 by itself, for one site",
-    },
-}
 
 
 SLOW = {
     "OneShotDBN",
     "ChangingDBN",
-    "ContinuousDBN",
     "PFDBNL",
     "MixedDBN",
     "LatentDBN",
     "Average",
-    "Vote",
-    "BestSite",
 }
 
 
-def every_kind(slow):
-    """Every method, these marked as slow."""
-    return [pytest.param(name, marks=[pytest.mark.slow] * (name in slow)) for name in KINDS]
-
-
-@pytest.mark.parametrize("name", every_kind(SLOW))
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in KINDS]
+)
 def test_the_checks_of_scikit_learn_pass_except_those_named(name):
     pytest.importorskip("sklearn", minversion="1.6")
     from sklearn.utils.estimator_checks import check_estimator
@@ -92,7 +64,7 @@ def test_the_checks_of_scikit_learn_pass_except_those_named(name):
         outcomes = check_estimator(quick(name), on_skip=None, on_fail=None)
     failed = {o["check_name"]: str(o["exception"]) for o in outcomes if o["status"] == "failed"}
     passed = {o["check_name"] for o in outcomes if o["status"] == "passed"} - set(failed)
-    expected = {**EXPECTED_OF_ALL, **EXPECTED.get(name, {})}
+    expected = dict(EXPECTED_OF_ALL)
     if not hasattr(KINDS[name], "score"):
         del expected["check_n_features_in_after_fitting"]
     if "prepare" in KINDS[name]().get_params():
@@ -106,9 +78,7 @@ MADE = feddbn.simulate(d=4, n_sites=3, n_samples=240, mean_degree=2, random_stat
 
 
 def fitted(name, sites=MADE.sites):
-    estimator = BestSite(rounds=Rounds(max_rounds=30)) if name == "BestSite" else quick(name)
-    extra = {"truth": MADE.truth} if name == "BestSite" else {}
-    return estimator.fit(sites, **extra)
+    return quick(name).fit(sites)
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -126,13 +96,12 @@ def test_nothing_can_be_read_before_a_fit(name):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::feddbn.errors.ResidualsWarning")
-@pytest.mark.parametrize("name", every_kind({"ContinuousDBN"}))
+@pytest.mark.parametrize("name", KINDS)
 def test_a_fit_that_fails_leaves_nothing_behind(name):
     estimator = fitted(name)
     check_is_fitted(estimator)
-    extra = {"truth": MADE.truth} if name == "BestSite" else {}
     with pytest.raises(DataError):
-        estimator.fit({"a": np.zeros(5)}, **extra)
+        estimator.fit({"a": np.zeros(5)})
     with pytest.raises(NotFittedError):
         check_is_fitted(estimator)
 
@@ -154,20 +123,15 @@ def test_what_was_selected_does_not_survive_a_fit_without_selection():
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::feddbn.errors.ResidualsWarning")
-@pytest.mark.parametrize("name", every_kind({"ContinuousDBN"}))
+@pytest.mark.filterwarnings("ignore::feddbn.errors.ResultWarning")
+@pytest.mark.parametrize("name", KINDS)
 def test_a_stored_fit_holds_no_rows(name):
     def stored(n_rows):
         rng = np.random.default_rng(3)
         frames = {
             s: pd.DataFrame(rng.normal(size=(n_rows, 4)), columns=list("abcd")) for s in ("u", "v", "w")
         }
-        model = clone(quick(name))
-        if name == "BestSite":
-            model = BestSite(rounds=Rounds(max_rounds=30))
-            empty = feddbn.DBN(np.zeros((4, 4)), np.zeros((1, 4, 4)), list("abcd"))
-            return frames, pickle.dumps(model.fit(frames, truth=empty))
-        return frames, pickle.dumps(model.fit(frames))
+        return frames, pickle.dumps(clone(quick(name)).fit(frames))
 
     frames, small = stored(200)
     _, large = stored(4000)

@@ -11,8 +11,6 @@ from feddbn.errors import DataError
 from feddbn.method_table import make_estimator
 from support.saying import refused
 
-pytestmark = pytest.mark.usefixtures("light")
-
 NAMES = ["a", "b", "c", "d", "e"]
 W = np.zeros((5, 5))
 W[0, 1], W[1, 2], W[0, 3], W[3, 4] = 0.9, -0.8, 0.8, 0.7

@@ -13,7 +13,7 @@ from feddbn.core.penalised.path import Status
 from feddbn.errors import ResidualsWarning
 from support.saying import only
 
-pytestmark = [pytest.mark.promise, pytest.mark.usefixtures("light")]
+pytestmark = pytest.mark.promise
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,7 @@ def test_the_contract_holds(model, federation):
     assert model.dbn_.variables == ("x0", "x1", "x2", "x3", "x4", "x5")
     assert list(model.feature_names_in_) == list(model.dbn_.variables)
     assert {"h", "primal", "dual", "objective", "seconds"} <= set(model.history_.columns)
-    assert model.n_rounds_ == 4
+    assert model.n_rounds_ == 5
     assert not has_cycle(model.W_ != 0)
     assert model.sites_.usable_rows.tolist() == [100] * 4
     scores = feddbn.score(federation.truth, model.dbn_)

@@ -12,7 +12,6 @@ from feddbn.core.constraints import topological_order
 
 # Said for the duplicated column, and right.
 pytestmark = [
-    pytest.mark.usefixtures("light"),
     pytest.mark.filterwarnings("ignore::feddbn.errors.DependentColumnsWarning"),
 ]
 

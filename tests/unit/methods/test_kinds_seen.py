@@ -16,7 +16,6 @@ from support.saying import only
 
 # Units and residuals are other tests' business.
 pytestmark = [
-    pytest.mark.usefixtures("light"),
     pytest.mark.filterwarnings("ignore::feddbn.errors.ResultWarning"),
 ]
 QUICK = {"n_lags": 1}

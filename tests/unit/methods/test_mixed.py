@@ -15,7 +15,7 @@ from feddbn.federation.protocol.site import Site
 from feddbn.runtime.simulated.in_process import InProcessFederation
 from support.saying import only
 
-pytestmark = [pytest.mark.promise, pytest.mark.usefixtures("light")]
+pytestmark = pytest.mark.promise
 
 NAMES = ("x", "b", "c", "k", "o")
 KINDS = {"b": "binary", "c": "count", "k": ["u", "v", "w"], "o": {"ordinal": ["low", "mid", "high"]}}
@@ -66,19 +66,19 @@ def test_edges_of_all_kinds_are_found_and_directed(fit):
 
 
 def test_coefficients_are_those_that_made_the_rows(fit):
-    x, b, c, k, o = fit.conditionals_
-    assert x.parents == ((0, 1),)
-    assert x.effects[0][0, 0] == pytest.approx(0.6, abs=0.06)
+    x, b, c, k, o = fit.nodes_
+    assert x.causes == ((0, 1),)
+    assert x.coefficients[0][0, 0] == pytest.approx(0.6, abs=0.06)
     assert x.dispersion == pytest.approx(1.0, abs=0.1)
-    assert b.effects[0][0, 0] == pytest.approx(1.3, abs=0.25)
-    assert c.effects[0][0, 0] == pytest.approx(0.9, abs=0.12)
+    assert b.coefficients[0][0, 0] == pytest.approx(1.3, abs=0.25)
+    assert c.coefficients[0][0, 0] == pytest.approx(0.9, abs=0.12)
     assert c.dispersion == 0
-    np.testing.assert_allclose(k.effects[0], [[0.9, -1.0]], atol=0.3)
-    away = (o.effects[0][:, 0] - [1.6, -1.2]) / np.sqrt(np.diag(o.covariance)[2:])
+    np.testing.assert_allclose(k.coefficients[0], [[0.9, -1.0]], atol=0.3)
+    away = (o.coefficients[0][:, 0] - [1.6, -1.2]) / np.sqrt(np.diag(o.covariance)[2:])
     assert np.abs(away).max() < 3
     # A weight is the one coefficient, or the length of several.
-    assert fit.W_[0, 1] == b.effects[0][0, 0]
-    assert fit.W_[3, 4] == pytest.approx(np.linalg.norm(o.effects[0]))
+    assert fit.W_[0, 1] == b.coefficients[0][0, 0]
+    assert fit.W_[3, 4] == pytest.approx(np.linalg.norm(o.coefficients[0]))
 
 
 def test_the_network_does_not_depend_on_the_split(fit):
@@ -125,8 +125,8 @@ def test_a_variable_with_one_value_is_told_and_breaks_nothing():
     data = {name: frame.assign(b=0.0) for name, frame in sites().items()}
     fit = MixedDBN(kinds=as_numbers()).fit(data)
     assert only(fit.findings_, "one-value").about == ("b",)
-    assert fit.conditionals_[1].parents == ()
-    assert 1 / (1 + np.exp(-fit.conditionals_[1].intercept[0])) < 1e-3
+    assert fit.nodes_[1].causes == ()
+    assert 1 / (1 + np.exp(-fit.nodes_[1].intercept[0])) < 1e-3
 
 
 def test_wide_counts_are_negative_binomial_and_it_is_said():
@@ -139,7 +139,7 @@ def test_wide_counts_are_negative_binomial_and_it_is_said():
             "b": pd.DataFrame({"x": x[300:], "c": wide[300:]}),
         }
     )
-    assert fit.conditionals_[1].dispersion == pytest.approx(1 / 1.5, abs=0.15)
+    assert fit.nodes_[1].dispersion == pytest.approx(1 / 1.5, abs=0.15)
     assert "overdispersed" in fit.findings_.codes
 
 

@@ -23,8 +23,6 @@ from feddbn.settings import (
 )
 from support.saying import refused
 
-pytestmark = pytest.mark.usefixtures("light")
-
 ESTIMATORS = [m.load() for m in METHODS.values()]
 TRUTH = feddbn.DBN(np.zeros((3, 3)), np.zeros((1, 3, 3)))
 DATA = {"a": np.random.default_rng(0).normal(size=(60, 3))}
@@ -72,7 +70,7 @@ def test_the_signature_has_the_settings(cls):
 def test_a_wrong_value_is_named_by_a_fit_which_leaves_nothing_behind(cls):
     estimator = cls(**{"n_lags" if "n_lags" in cls.settings.given_names() else "federation": -1})
     with refused(ParameterError, "=-1"):
-        estimator.fit(DATA, **({"truth": TRUTH} if cls is feddbn.BestSite else {}))
+        estimator.fit(DATA)
     assert not [attribute for attribute in vars(estimator) if attribute.endswith("_")]
 
 
@@ -106,13 +104,13 @@ def test_what_a_method_cannot_do_to_rows_is_refused():
             cls(prepare=feddbn.Prepare(**given)).check_parameters()
 
 
-@pytest.mark.parametrize("name", ["average", "vote", "local", "best-site"])
+@pytest.mark.parametrize("name", ["average", "local"])
 def test_fits_of_single_sites_have_no_setting_of_a_look_at_common_residuals(name):
     with refused(ParameterError, "check_residuals"):
         make_estimator(name, {"check_residuals": True})
 
 
-@pytest.mark.parametrize("name", ["fdbnl", "dynotears", "average", "vote", "local", "best-site"])
+@pytest.mark.parametrize("name", ["fdbnl", "dynotears", "average", "local"])
 def test_where_nothing_is_random_there_is_no_seed(name):
     with refused(ParameterError, "random_state"):
         make_estimator(name, {"random_state": 1})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from itertools import groupby
 
@@ -23,7 +24,7 @@ from feddbn.runtime.simulated.in_process import InProcessFederation
 from support.lassos import solve_lasso
 from support.saying import only
 
-pytestmark = [pytest.mark.promise, pytest.mark.usefixtures("light")]
+pytestmark = pytest.mark.promise
 
 
 @pytest.fixture(scope="module")
@@ -61,13 +62,16 @@ class FlakyFederation(InProcessFederation):
 
 
 def test_infinite_mu_gives_one_common_graph(fed: feddbn.SimulatedFederation) -> None:
-    m = PFDBNL(mu=np.inf, rounds=PersonalRounds(tol=1e-6)).fit(fed.sites)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        m = PFDBNL(mu=np.inf, rounds=PersonalRounds(tol=1e-6)).fit(fed.sites)
+        common = FDBNL().fit(fed.sites)
     first, *others = m.dbns_.values()
     for other in others:
         assert np.allclose(first.W, other.W, atol=1e-4)
         assert np.allclose(first.A, other.A, atol=1e-4)
     # The same problem as FDBNL's, whose objective is a mean over sites; both are local methods.
-    assert m.objective_ / 4 == pytest.approx(FDBNL().fit(fed.sites).objective_, rel=0.01)
+    assert m.objective_ / 4 == pytest.approx(common.objective_, rel=0.01)
 
 
 def test_vanishing_mu_gives_separate_dynotears_fits(fed: feddbn.SimulatedFederation) -> None:
@@ -160,7 +164,7 @@ def test_answers_lost_on_the_way_are_part_of_the_next_one(fed, full) -> None:
     # The server's running mean is exactly the mean of what the sites hold.
     offered = np.mean([federation.site(n).state["personal.offered"] for n in federation.sites], axis=0)
     last = next(task for task, _ in reversed(federation.messages) if task.name == "step.finish")
-    assert np.allclose(last.arrays["C"][0], offered, atol=1e-12)
+    assert np.allclose(last.arrays["C"], offered, atol=1e-12)
 
 
 def test_server_never_receives_a_personal_graph(fed: feddbn.SimulatedFederation) -> None:
@@ -171,18 +175,6 @@ def test_server_never_receives_a_personal_graph(fed: feddbn.SimulatedFederation)
         assert answer.contributors == federation.sites
         for array in (*task.arrays.values(), answer.value):
             assert not any(C.size == array.size and np.allclose(array.ravel(), C.ravel()) for C in personal)
-
-
-def test_clusters_are_found_and_the_server_sees_one_sum() -> None:
-    fed = simulate(d=5, n_sites=6, n_samples=900, mean_degree=3, n_clusters=2, random_state=0)
-    one, two = PFDBNL(mu=1.0).fit(fed.sites), PFDBNL(mu=1.0, n_clusters=2).fit(fed.sites)
-    assert (
-        feddbn.score_sites(fed.truths, two.dbns_)["W"]["mshd"]
-        < feddbn.score_sites(fed.truths, one.dbns_)["W"]["mshd"]
-    )
-    assert len(two.cluster_dbns_) == 2
-    W = [two.dbns_[f"site-{k}"].W for k in range(4)]
-    assert np.abs(W[0] - W[2]).max() < np.abs(W[0] - W[1]).max()
 
 
 def test_different_variables_come_close_to_the_full_fit() -> None:

@@ -7,8 +7,6 @@ import feddbn
 from feddbn import FDBNL, PFDBNL, Dynotears, PersonalRounds, Prepare
 from support.saying import only
 
-pytestmark = pytest.mark.usefixtures("light")
-
 VITALS = ["hr", "bp", "rr", "spo2", "temperature"]
 UNITS = np.array([12.0, 15.0, 4.0, 1.5, 0.4])
 LEVELS = np.array([80.0, 120.0, 16.0, 96.0, 37.0])

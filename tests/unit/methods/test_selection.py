@@ -9,10 +9,8 @@ import pytest
 import feddbn
 from feddbn import FDBNL, PFDBNL, Dynotears, Prepare, select, simulate
 from feddbn.core.designs.recordings import Block, held_out_part, training_part
-from feddbn.data.memory import ArrayRecording
+from feddbn.data import Recording
 from feddbn.federation.sums.statistics import make_fold
-
-pytestmark = pytest.mark.usefixtures("light")
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +24,7 @@ def _values(recording: object) -> np.ndarray:
 
 def test_folds_train_on_the_past_and_test_on_the_block_that_follows() -> None:
     x = np.arange(20.0)[:, None]
-    recording = ArrayRecording("r", (Block(x[:7]), Block(x[7:], starts_segment=False)))
+    recording = Recording("r", (Block(x[:7]), Block(x[7:], starts_segment=False)))
     first, second = make_fold(0, 2, 0.4), make_fold(1, 2, 0.4)
     assert np.array_equal(_values(training_part(recording, first)), np.arange(12.0))
     assert np.array_equal(_values(held_out_part(recording, first, 1)), np.arange(11.0, 16.0))

@@ -30,8 +30,6 @@ from support.faults import LocalExchange, MemoryJournal, MemoryStore
 from support.registries import restored
 from support.study_files import ABOUT, ABOUT_LINE
 
-pytestmark = pytest.mark.usefixtures("light")
-
 ONE_FILE = "support.toy_method"
 MADE = feddbn.simulate(d=4, n_sites=4, n_samples=600, mean_degree=2, random_state=0)
 
@@ -109,7 +107,10 @@ def run_over_messages(policy: SitePolicy, directory: Path, **attendance):
         protection = Protection(settings.state, name, policy)
         site = Site(name, data[name])
         return SiteEndpoint(
-            site, MemoryStore(name), checks=study_checks(settings, policy), guards=protection.guards
+            site,
+            MemoryStore(name),
+            checks=study_checks(settings, policy, site.data),
+            guards=protection.guards,
         )
 
     names = tuple(data)

@@ -19,10 +19,9 @@ from feddbn.runtime.simulated.secure import secure_federation
 from support.saying import only, refused
 
 pytestmark = [
-    pytest.mark.usefixtures("light"),
     pytest.mark.filterwarnings("ignore::feddbn.errors.ResultWarning"),
 ]
-SECOND = {"use_nongaussian": False, "check_residuals": False, "features": "linear", "resamples": 0}
+SECOND = {"use_nongaussian": False, "check_residuals": False, "features": "linear"}
 
 
 def made(seed=0, n_sites=3, rows=260, d=3, **more):
@@ -178,9 +177,9 @@ def test_what_cannot_be_updated_says_so():
             Result.from_estimator(iterative, keep_sums=True)
         with refused(ParameterError, *options.values(), code="cannot-update"):
             feddbn.confidence(FDBNL(1, **options), first, n_replicates=2)
-    voted = feddbn.Vote(1).fit(first)
-    with refused(ParameterError, "Vote", code="cannot-update"):
-        voted.update(second)
+    mean = feddbn.Average(1).fit(first)
+    with refused(ParameterError, "Average", code="cannot-update"):
+        mean.update(second)
     with refused(ParameterError, code="curved"):
         OneShotDBN(1, features="quadratic").fit(first).update(second)
     gaps = {name: [table.copy() for table in tables] for name, tables in first.items()}

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from feddbn.model.curves import Curve, Product
 from feddbn.model.dbn import DBN
+from support.networks import curved, make_curve, make_product
 
 
 def _random_dbn(seed: int, d: int = 4, n_lags: int = 2, radius: float = 0.8) -> DBN:
@@ -36,18 +36,18 @@ def _curved_dbn(zero: bool = False) -> DBN:
     on = 0.0 if zero else 1.0
     covariance = tuple(map(tuple, (0.01 * (np.eye(4) + 0.3)).tolist()))
     curves = (
-        Curve(0, 1, 0, 1.0, 1.5, (0.3 * on, -0.2 * on, 0.1 * on), "spline", covariance),
-        Curve(1, 3, 0, 0.0, 2.0, (0.3 * on,), "quadratic"),
-        Curve(3, 0, 2, -0.5, 1.2, (0.2 * on, 0.0, 0.1 * on, 0.0, 0.05 * on, -0.05 * on)),
-        Curve(2, 2, 1, 0.2, 1.0, (0.15 * on,)),
+        make_curve(0, 1, 0, 1.0, 1.5, (0.3 * on, -0.2 * on, 0.1 * on), "spline", covariance),
+        make_curve(1, 3, 0, 0.0, 2.0, (0.3 * on,), "quadratic"),
+        make_curve(3, 0, 2, -0.5, 1.2, (0.2 * on, 0.0, 0.1 * on, 0.0, 0.05 * on, -0.05 * on)),
+        make_curve(2, 2, 1, 0.2, 1.0, (0.15 * on,)),
     )
     products = (
-        Product(1, 3, 2, 1, 0.2 * on, (0.0, 0.5), (2.0, 1.5)),
-        Product(0, 0, 3, 1, -0.2 * on, (1.0, 1.0), (1.5, 1.5)),
-        Product(0, 1, 3, 0, 0.2 * on, (1.0, 0.0), (1.5, 2.0)),
+        make_product(1, 3, 2, 1, 0.2 * on, (0.0, 0.5), (2.0, 1.5)),
+        make_product(0, 0, 3, 1, -0.2 * on, (1.0, 1.0), (1.5, 1.5)),
+        make_product(0, 1, 3, 0, 0.2 * on, (1.0, 0.0), (1.5, 2.0)),
     )
     intercept, variances = np.array([0.5, -0.2, 0.1, 0.3]), np.array([0.5, 0.8, 0.3, 0.6])
-    return DBN(W, A, list("abcd"), intercept, variances, curves=curves, products=products)
+    return curved(W, A, list("abcd"), intercept, variances, [*curves, *products])
 
 
 @pytest.fixture(scope="session")

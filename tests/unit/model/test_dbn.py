@@ -14,8 +14,6 @@ from feddbn.errors import DataError, ParameterError
 from feddbn.model.dbn import DBN
 from support.report_results import random_dbn
 
-pytestmark = pytest.mark.usefixtures("light")
-
 W = np.array([[0.0, 0.5], [0.0, 0.0]])
 A = np.zeros((1, 2, 2))
 
@@ -67,7 +65,8 @@ def test_a_noiseless_network_has_no_likelihood_and_constant_residuals_no_normali
 )
 def test_every_cell_is_that_of_the_array(name, given, value, first):
     dbn = random_dbn(4, n_lags=2, seed=3)
-    array, frame = getattr(dbn, name)(*given), getattr(dbn.frames, name)(*given)
+    array = getattr(dbn, name)(*given)
+    frame = dbn.tidy(array, value, first=first)
     assert frame.columns.tolist() == ["source", "target", "step", value]
     assert len(frame) == array.size
     for row in frame.sample(20, random_state=0).to_dict("records"):

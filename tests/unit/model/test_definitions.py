@@ -16,13 +16,12 @@ from feddbn.cli.options import parse_params
 from feddbn.data import read_sites
 from feddbn.errors import FileError, ParameterError
 from feddbn.method_table import get_method
-from feddbn.model.courses import fit_course, forecast_along
 from feddbn.model.definitions import defined, read_definitions, without_defined
+from feddbn.model.trends import fit_trend
 from feddbn.words import setting
 from support.saying import only
 
 pytestmark = [
-    pytest.mark.usefixtures("light"),
     pytest.mark.filterwarnings("ignore::feddbn.errors.ResultWarning"),
     pytest.mark.filterwarnings("ignore::feddbn.errors.HistoryWarning"),
 ]
@@ -200,10 +199,10 @@ def test_other_formulas_are_forecast_by_paths():
 
 def test_along_a_course_the_formula_is_of_the_values_themselves():
     past = vitals()[["sbp", "dbp", "pulse"]]
-    course = fit_course(past)
+    course = fit_trend(past)
     both = {**MAP, "ratio": "sbp / dbp"}
-    found = forecast_along(network(definitions=both), course, past, 2, interval=0.9, random_state=0)
-    plain = forecast_along(network(), course, past, 2, interval=0.9)
+    found = network(definitions=both).forecast(past, 2, 0.9, random_state=0, trend=course)
+    plain = network().forecast(past, 2, 0.9, trend=course)
     assert found.mean[["sbp", "dbp", "pulse"]].equals(plain.mean)
     assert found.mean["map"].to_numpy() == pytest.approx((plain.mean["sbp"] + 2 * plain.mean["dbp"]) / 3)
     assert found.mean["ratio"].to_numpy() == pytest.approx(plain.mean["sbp"] / plain.mean["dbp"], rel=0.05)

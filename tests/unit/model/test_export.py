@@ -56,14 +56,6 @@ def test_graphs_name_nodes_by_variable_and_lag_and_summarise_over_lags(small: DB
     graph = small.to_networkx()
     assert graph.edges["c_lag2", "a_lag0"]["weight"] == -1.5
     assert graph.nodes["c_lag0"]["intercept"] == 3.0
-    A = small.A.copy()
-    A[0, 2, 0] = 0.5
-    summary = DBN(small.W, A, small.variables).to_networkx("summary")
-    assert set(summary.nodes) == set(small.variables)
-    expected = {"lags": [1, 2], "weights": [0.5, -1.5], "strength": -1.5, "oriented": True}
-    assert summary.edges["c", "a"] == expected
-    with pytest.raises(ParameterError, match="kind='process'"):
-        small.to_networkx("process")  # type: ignore[arg-type]
 
 
 def test_dot_quotes_names_and_lists_every_edge(small: DBN, tmp_path: Path) -> None:
@@ -136,10 +128,6 @@ def test_an_exported_network_has_no_formulas_and_reads_back(dbn, tmp_path):
     np.testing.assert_array_equal(again.W, dbn.W)
 
 
-def test_an_edge_list_of_an_earlier_version_still_opens():
-    assert DBN.from_csv("source,target,lag,weight\n-a,=b,0,1.5\n").variables == ("-a", "=b")
-
-
 def test_tables_of_commands_and_studies_have_no_formulas_and_reports_read_them(dbn, tmp_path):
     edges = dbn.edges().assign(probability=0.9)
     write_csv(edges, tmp_path / "table.csv")
@@ -194,7 +182,6 @@ def test_drawings_and_neighbours_mark_it(partly: DBN) -> None:
     assert values[0, 1, 0] == values[1, 0, 0] == 0.5
     with pytest.raises(ParameterError, match=r"graph\[0, 1\] .*'o-o'.*'-->'.*'<--'"):
         DBN.from_tigramite(graph, values)
-    assert partly.to_networkx("summary").edges["a", "b"]["oriented"] is False
     assert "false" in partly.to_csv().splitlines()[1]
 
 

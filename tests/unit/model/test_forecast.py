@@ -4,8 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from feddbn.errors import HistoryWarning, ParameterError
-from feddbn.model.courses import fit_course, forecast_along
+from feddbn.errors import ParameterError
 from feddbn.model.dbn import DBN
 
 RandomDBN = Callable[..., DBN]
@@ -156,36 +155,3 @@ def test_an_unstable_network_forecasts_from_a_history_but_has_no_stationary_star
     assert dbn.forecast(np.ones((1, 1)), 2).mean.iloc[1, 0] == pytest.approx(2.25)
     with pytest.raises(ParameterError, match=r"1\.500"):
         dbn.simulate(5)
-
-
-def test_forecasts_of_0_and_1_and_of_counts_stay_in_their_range() -> None:
-    rng = np.random.default_rng(0)
-    A = np.array([[[0.9, 0.5, 0.4], [0, 0.2, 0], [0, 0, 0.2]]])
-    dbn = DBN(np.zeros((3, 3)), A, ["x", "flag", "count"], noise_variances=[0.1, 0.2, 1.0])
-    rows = np.column_stack([rng.normal(size=60) * 0.7, rng.integers(0, 2, 60), rng.poisson(1, 60)]).astype(
-        float
-    )
-    rows[-1, 0] = 3.0
-    with pytest.warns(HistoryWarning, match="'flag', 'count'"):
-        found = dbn.forecast(rows, 5, interval=0.9)
-    plain = dbn.forecast(rows + np.array([0, 0.25, 0.25]), 5, interval=0.9)
-    for part in (found.mean, found.lower, found.upper):
-        assert part is not None
-        assert part["flag"].between(0, 1).all()
-        assert (part["count"] >= 0).all()
-    # What is no count is left alone, and so is what is held.
-    assert plain.mean["flag"].max() > 1
-    np.testing.assert_array_equal(found.mean["x"], dbn.forecast(rows[:, [0, 0, 0]], 5).mean["x"])
-    with pytest.warns(HistoryWarning):
-        assert (dbn.do({"flag": 7.0}, rows, 2, interval=0.9).mean["flag"] == 7.0).all()
-
-
-def test_a_count_about_a_course_of_its_own_stays_in_its_range() -> None:
-    rng = np.random.default_rng(1)
-    dbn = DBN(np.zeros((2, 2)), np.zeros((1, 2, 2)), ["x", "n"], noise_variances=[1.0, 4.0])
-    rows = np.column_stack([rng.normal(size=50), rng.poisson(1, 50)]).astype(float)
-    with pytest.warns(HistoryWarning, match="'n'"):
-        found = forecast_along(dbn, fit_course(rows, variables=["x", "n"]), rows, 3, interval=0.9)
-    assert found.lower is not None
-    assert (found.lower["n"] == 0).all()
-    assert (found.lower["x"] < 0).all()

@@ -11,10 +11,9 @@ from scipy import stats
 
 from feddbn.core.kinds import Kind
 from feddbn.errors import DataError, ParameterError
-from feddbn.model.conditionals import Conditional
-from feddbn.model.curves import Curve
 from feddbn.model.dbn import DBN
 from support.mixed_networks import VARIABLES, effect, mixed_network
+from support.networks import make_node
 
 
 def logistic(x):
@@ -34,9 +33,9 @@ def rows(dbn) -> pd.DataFrame:
 @pytest.fixture(scope="module")
 def chain() -> DBN:
     """Two binary variables: a goes on by itself, b follows a within the moment and itself."""
-    a = Conditional(Kind("binary"), ((0, 1),), -1.0, (effect((2.0,)),))
-    b = Conditional(Kind("binary"), ((0, 0), (1, 1)), -0.5, (effect((1.5,)), effect((-1.0,))))
-    return DBN.from_conditionals([a, b], ["a", "b"])
+    a = make_node(Kind("binary"), ((0, 1),), -1.0, (effect((2.0,)),))
+    b = make_node(Kind("binary"), ((0, 0), (1, 1)), -0.5, (effect((1.5,)), effect((-1.0,))))
+    return DBN.from_nodes([a, b], ["a", "b"])
 
 
 def transitions() -> np.ndarray:
@@ -68,22 +67,19 @@ def test_weights_stand_for_effects(dbn):
         "categorical",
     ]
     assert not dbn.is_linear
-    assert dbn.bends
     assert replace(dbn).equals(dbn)
     assert DBN(np.zeros((2, 2)), np.zeros((0, 2, 2))).kinds == (Kind(), Kind())
 
 
 def test_what_does_not_belong_together_is_refused(dbn):
-    nodes = dbn.conditionals
-    with pytest.raises(ParameterError, match="conditionals"):
-        DBN(2 * dbn.W, dbn.A, VARIABLES, conditionals=nodes)
-    with pytest.raises(ParameterError, match="not both"):
-        DBN(dbn.W, dbn.A, VARIABLES, conditionals=nodes, curves=[Curve(0, 1, 1, 0.0, 1.0, (1.0,))])
+    nodes = dbn.nodes
+    with pytest.raises(ParameterError, match="nodes"):
+        DBN(2 * dbn.W, dbn.A, VARIABLES, nodes=nodes)
     b = Kind("binary")
     with pytest.raises(ParameterError, match="without"):
-        DBN.from_conditionals([Conditional(b, ((1 - j, 0),), 0.0, (effect((1.0,)),)) for j in range(2)])
+        DBN.from_nodes([make_node(b, ((1 - j, 0),), 0.0, (effect((1.0,)),)) for j in range(2)])
     with pytest.raises(ParameterError, match="itself"):
-        DBN.from_conditionals([Conditional(b, ((0, 0),), 0.0, (effect((1.0,)),))])
+        DBN.from_nodes([make_node(b, ((0, 0),), 0.0, (effect((1.0,)),))])
 
 
 def test_normal_distributions_are_a_linear_network():
@@ -96,9 +92,9 @@ def test_normal_distributions_are_a_linear_network():
         parents = [(i, 0) for i in range(3) if W[i, j]] + [(i, 1) for i in range(3)]
         effects = tuple(effect((A[0, i, j] if lag else W[i, j],)) for i, lag in parents)
         nodes.append(
-            Conditional(Kind(), tuple(parents), linear.intercept[j], effects, linear.noise_variances[j])
+            make_node(Kind(), tuple(parents), linear.intercept[j], effects, linear.noise_variances[j])
         )
-    dbn = DBN.from_conditionals(nodes)
+    dbn = DBN.from_nodes(nodes)
     assert np.array_equal(dbn.W, W)
     assert np.array_equal(dbn.A, A)
     assert np.array_equal(dbn.noise_variances, linear.noise_variances)
@@ -175,8 +171,8 @@ def test_levels_are_held_by_name(dbn, rows):
 
 
 def test_bounds_of_counts_are_whole_and_right():
-    node = Conditional(Kind("count"), ((0, 1),), 0.5, (effect((0.3,)),), 0.0)
-    dbn = DBN.from_conditionals([node], ["visits"])
+    node = make_node(Kind("count"), ((0, 1),), 0.5, (effect((0.3,)),), 0.0)
+    dbn = DBN.from_nodes([node], ["visits"])
     ahead = dbn.forecast(pd.DataFrame({"visits": [4.0]}), 2, 0.8, random_state=0, n_paths=20000)
     mean = np.exp(0.5 + 0.3 * np.log(5.0))
     assert ahead.mean["visits"].iloc[0] == pytest.approx(mean, rel=1e-12)
@@ -243,8 +239,8 @@ def test_residuals_are_standard_normal_if_the_network_holds(dbn):
     z = dbn.quantile_residuals(data, 0)
     for j in range(dbn.d):
         assert stats.kstest(z[:, j], "norm").pvalue > 1e-3
-    wrong = replace(dbn.conditionals[3], intercept=[0.5])
-    other = DBN.from_conditionals([*dbn.conditionals[:3], wrong, *dbn.conditionals[4:]], VARIABLES)
+    wrong = replace(dbn.nodes[3], intercept=[0.5])
+    other = DBN.from_nodes([*dbn.nodes[:3], wrong, *dbn.nodes[4:]], VARIABLES)
     assert stats.kstest(other.quantile_residuals(data, 0)[:, 3], "norm").pvalue < 1e-6
     table = dbn.residual_diagnostics(data)
     assert table["variance_ratio"].between(0.85, 1.15).all()
@@ -277,24 +273,16 @@ def test_log_likelihood_adds_up(dbn, rows):
     assert dbn.scores(rows)["log_score"].sum() * (len(rows) - 1) == pytest.approx(total, rel=1e-10)
 
 
-def test_true_probabilities_are_calibrated_and_wrong_ones_are_not(dbn):
+def test_true_probabilities_score_better_than_bold_ones(dbn):
     data = dbn.simulate(1200, 5, burn_in=20)
-    table = dbn.calibration(data, 5)
-    assert set(table["variable"]) == {"alarm", "pain", "ward"}
-    assert table.groupby(["variable", "level"])["n"].sum().eq(1199).all()
-    assert (np.abs(table["seen"] - table["predicted"]) < 4 * table["error"])[table["n"] > 20].all()
-    bold = replace(dbn.conditionals[3], effects=tuple(3 * e for e in dbn.conditionals[3].effects))
-    other = DBN.from_conditionals([*dbn.conditionals[:3], bold, *dbn.conditionals[4:]], VARIABLES)
-    wrong = other.calibration(data, 5).query("variable == 'alarm' and n > 50")
-    assert (np.abs(wrong["seen"] - wrong["predicted"]) > 4 * wrong["error"]).any()
+    bold = replace(dbn.nodes[3], coefficients=tuple(3 * e for e in dbn.nodes[3].coefficients))
+    other = DBN.from_nodes([*dbn.nodes[:3], bold, *dbn.nodes[4:]], VARIABLES)
     ours, theirs = dbn.scores(data).loc["alarm"], other.scores(data).loc["alarm"]
     assert ours["brier"] < theirs["brier"]
     assert ours["log_score"] > theirs["log_score"]
     x = data.to_numpy()
     p = logistic(-0.8 + 0.9 * x[:-1, 0] - 0.4 * np.log1p(x[:-1, 2]))
     assert ours["brier"] == pytest.approx(((p - x[1:, 3]) ** 2).mean())
-    with pytest.raises(ParameterError, match="needs"):
-        DBN(np.zeros((1, 1)), np.zeros((0, 1, 1))).calibration(np.zeros((5, 1)))
 
 
 def test_linear_formulas_are_refused_in_a_sentence(dbn, rows):
@@ -315,8 +303,8 @@ def test_linear_formulas_are_refused_in_a_sentence(dbn, rows):
 
 
 def test_paths_that_explode_are_named():
-    node = Conditional(Kind("count"), ((0, 1),), 0.5, (effect((1.6,)),), 0.0)
-    dbn = DBN.from_conditionals([node], ["visits"])
+    node = make_node(Kind("count"), ((0, 1),), 0.5, (effect((1.6,)),), 0.0)
+    dbn = DBN.from_nodes([node], ["visits"])
     with pytest.raises(ParameterError, match="'visits'"):
         dbn.forecast(pd.DataFrame({"visits": [50.0]}), 30, random_state=0)
     assert dbn.edges()["standardised"].iloc[0] == 1.6
@@ -324,19 +312,17 @@ def test_paths_that_explode_are_named():
 
 def test_effects_are_in_standard_deviations_also_where_paths_explode():
     """Of the noise then: 10 of a pressure that drifts away, 1 of a flag."""
-    flag = Conditional(Kind("binary"), (), 0.0, (), 0.0)
-    drifts = Conditional(Kind("continuous"), ((0, 0), (1, 1)), 5.0, (effect((16.0,)), effect((1.1,))), 100.0)
-    table = DBN.from_conditionals([flag, drifts], ["vent", "sbp"]).edges().set_index(["source", "target"])
+    flag = make_node(Kind("binary"), (), 0.0, (), 0.0)
+    drifts = make_node(Kind("continuous"), ((0, 0), (1, 1)), 5.0, (effect((16.0,)), effect((1.1,))), 100.0)
+    table = DBN.from_nodes([flag, drifts], ["vent", "sbp"]).edges().set_index(["source", "target"])
     assert table.loc[("vent", "sbp"), "standardised"] == pytest.approx(1.6)
     assert table.loc[("sbp", "sbp"), "standardised"] == pytest.approx(1.1)
 
 
 def test_levels_that_hardly_change_have_no_usual_value():
     """From 0 to 1 once in a thousand steps, back once in two thousand: two thirds at 1 in the long run, not seen in 200."""
-    node = Conditional(
-        Kind("binary"), ((0, 1),), -np.log(999.0), (effect((np.log(999.0) + np.log(1999.0),)),)
-    )
-    dbn = DBN.from_conditionals([node], ["sex"])
+    node = make_node(Kind("binary"), ((0, 1),), -np.log(999.0), (effect((np.log(999.0) + np.log(1999.0),)),))
+    dbn = DBN.from_nodes([node], ["sex"])
     with pytest.raises(ParameterError, match=r"'sex'.*200"):
         dbn.forecast(None, 1)
     with pytest.raises(ParameterError, match="rows"):
@@ -346,17 +332,17 @@ def test_levels_that_hardly_change_have_no_usual_value():
     assert dbn.forecast(rows, 1, random_state=0).mean["sex"].iloc[0] == pytest.approx(1 - 1 / 2000)
     assert dbn.edges()["standardised"].iloc[0] == pytest.approx(dbn.A[0, 0, 0])
     # One that stays for ten steps on average is fine.
-    lively = Conditional(Kind("binary"), ((0, 1),), -np.log(9.0), (effect((2 * np.log(9.0),)),))
-    mean = DBN.from_conditionals([lively]).stationary_mean()
+    lively = make_node(Kind("binary"), ((0, 1),), -np.log(9.0), (effect((2 * np.log(9.0),)),))
+    mean = DBN.from_nodes([lively]).stationary_mean()
     assert mean[0] == pytest.approx(0.5, abs=0.05)
 
 
 def test_levels_that_count_as_one_are_read_as_recorded():
     """The network counts b and d as its first level; recordings have a, b, c, d."""
     kind = Kind("categorical", ("b, d", "a", "c"), (("a", 1), ("b", 0), ("c", 2), ("d", 0)))
-    node = Conditional(kind, ((0, 1),), (0.5, -0.5), (effect((1.0, 0.0), (0.0, 2.0)),))
-    follows = Conditional(Kind(), ((0, 0),), 0.0, (effect((1.0,), (5.0,)),), 0.01)
-    dbn = DBN.from_conditionals([node, follows], ["ward", "x"])
+    node = make_node(kind, ((0, 1),), (0.5, -0.5), (effect((1.0, 0.0), (0.0, 2.0)),))
+    follows = make_node(Kind(), ((0, 0),), 0.0, (effect((1.0,), (5.0,)),), 0.01)
+    dbn = DBN.from_nodes([node, follows], ["ward", "x"])
 
     def ahead(last):
         return dbn.forecast(pd.DataFrame({"ward": [last], "x": [0.0]}), 1, random_state=0).mean.iloc[0]
@@ -389,12 +375,10 @@ def test_levels_that_count_as_one_are_read_as_recorded():
 
 
 def test_equals_sees_every_number(dbn):
-    node = dbn.conditionals[2]
+    node = dbn.nodes[2]
     for other in (
         replace(node, dispersion=0.21),
         replace(node, covariance=None),
         replace(node, covariance=2 * node.covariance),
     ):
-        assert not DBN.from_conditionals(
-            [*dbn.conditionals[:2], other, *dbn.conditionals[3:]], VARIABLES
-        ).equals(dbn)
+        assert not DBN.from_nodes([*dbn.nodes[:2], other, *dbn.nodes[3:]], VARIABLES).equals(dbn)

@@ -8,12 +8,9 @@ import pytest
 
 from feddbn.core.kinds import Kind
 from feddbn.errors import FileError
-from feddbn.model.conditionals import Conditional
 from feddbn.model.dbn import DBN
-from feddbn.model.effects import edge_effect as natural_effect
 from support.mixed_networks import effect, mixed_network
-
-pytestmark = pytest.mark.usefixtures("light")
+from support.networks import make_node
 
 Z = 1.959963984540054
 
@@ -33,14 +30,14 @@ def rows(dbn) -> pd.DataFrame:
 
 
 def test_a_probability_against_its_cause(dbn, rows):
-    found = natural_effect(dbn, "temp", "alarm", 1, rows)
+    found = dbn.effect("temp", "alarm", 1, rows)
     x, visits = rows["temp"].to_numpy()[:-1], np.log1p(rows["visits"].to_numpy()[:-1])
     p = logistic(-0.8 + 0.9 * 1.3 - 0.4 * visits)
     assert found.at([1.3])[0, 0] == pytest.approx(p.mean(), rel=1e-10)
     # The delta method by hand.
     slope = p * (1 - p)
     gradient = np.array([slope.mean(), 1.3 * slope.mean(), (visits * slope).mean()])
-    error = np.sqrt(gradient @ dbn.conditionals[3].covariance @ gradient)
+    error = np.sqrt(gradient @ dbn.nodes[3].covariance @ gradient)
     lower, upper = found.band([1.3])
     assert lower[0, 0] == pytest.approx(p.mean() - Z * error, rel=1e-6)
     assert upper[0, 0] == pytest.approx(p.mean() + Z * error, rel=1e-6)
@@ -49,13 +46,13 @@ def test_a_probability_against_its_cause(dbn, rows):
 
 
 def test_a_rate_from_level_to_level(dbn, rows):
-    found = natural_effect(dbn, "alarm", "visits", 1, rows)
+    found = dbn.effect("alarm", "visits", 1, rows)
     base = np.exp(0.5 + 0.3 * rows["temp"].to_numpy()[:-1])
     middle, lower, upper = found.change(0, "1")
     assert middle[0] == pytest.approx(((np.exp(0.5) - 1) * base).mean(), rel=1e-10)
     temp = rows["temp"].to_numpy()[:-1]
     gradient = np.array([middle[0], ((np.exp(0.5) - 1) * base * temp).mean(), (np.exp(0.5) * base).mean()])
-    error = np.sqrt(gradient @ dbn.conditionals[2].covariance @ gradient)
+    error = np.sqrt(gradient @ dbn.nodes[2].covariance @ gradient)
     assert upper[0] - lower[0] == pytest.approx(2 * Z * error, rel=1e-6)
 
 
@@ -85,14 +82,14 @@ def test_as_statsmodels_says():
     fit = sm.Logit(y[1:], design).fit(disp=0)
     b, V = fit.params, fit.cov_params()
     nodes = [
-        Conditional(Kind("binary"), (), 0.0, ()),
-        Conditional(Kind(), (), 0.0, (), 1.0),
-        Conditional(Kind("binary"), ((0, 1), (1, 1)), b[0], (effect((b[1],)), effect((b[2],))), 1.0, V),
+        make_node(Kind("binary"), (), 0.0, ()),
+        make_node(Kind(), (), 0.0, (), 1.0),
+        make_node(Kind("binary"), ((0, 1), (1, 1)), b[0], (effect((b[1],)), effect((b[2],))), 1.0, V),
     ]
-    dbn = DBN.from_conditionals(nodes, ["flag", "x", "y"])
+    dbn = DBN.from_nodes(nodes, ["flag", "x", "y"])
     margins = fit.get_margeff(dummy=True)
     rows = pd.DataFrame({"flag": flag, "x": x, "y": y})
-    middle, lower, upper = natural_effect(dbn, "flag", "y", 1, rows).change(0, 1)
+    middle, lower, upper = dbn.effect("flag", "y", 1, rows).change(0, 1)
     assert middle[0] == pytest.approx(margins.margeff[0], rel=1e-6)
     assert (upper[0] - lower[0]) / (2 * Z) == pytest.approx(margins.margeff_se[0], rel=1e-5)
     table = dbn.coefficients().query("target == 'y'")
@@ -107,7 +104,7 @@ def test_tables_and_words(dbn):
     table = found.to_frame()
     assert table["value"].tolist() == ["north", "south", "west"]
     assert set(table["outcome"]) == {"mean"}
-    assert table["expected"].diff().iloc[1] == pytest.approx(0.6)
+    assert table["effect"].diff().iloc[1] == pytest.approx(0.6)
     counts = dbn.effect("visits", "alarm", 1).to_frame(21)
     assert counts["value"].map(float.is_integer).all()
     assert (counts["upper"] > counts["lower"]).all()
@@ -120,13 +117,12 @@ def test_tables_and_words(dbn):
     assert edges.loc[("visits", "alarm"), "standardised"] < 0 < edges.loc[("ward", "ward"), "standardised"]
     assert (edges["standardised"].abs() < 1).all()
     assert "shape=diamond" in dbn.to_dot()
-    assert dbn.to_networkx("summary").nodes["ward"]["kind"] == "categorical"
 
 
 def test_a_higher_slope_means_a_higher_level():
     """The sign of an ordinal effect: what its words say."""
-    node = Conditional(Kind("ordinal", ("a", "b", "c")), ((0, 1),), (0.0, 1.0), (effect((0.7,)),))
-    low, high = (node.probabilities(np.array([[x]]))[0] for x in (0.0, 1.0))
+    node = make_node(Kind("ordinal", ("a", "b", "c")), ((0, 1),), (0.0, 1.0), (effect((0.7,)),))
+    low, high = (node.law(np.array([[x]])).probabilities[0] for x in (0.0, 1.0))
     odds = [(1 - p[0]) / p[0] for p in (low, high)]
     assert odds[1] / odds[0] == pytest.approx(np.exp(0.7))
 
@@ -142,15 +138,16 @@ def test_damaged_files_are_named(dbn):
 
     def damaged(change) -> dict:
         copy = DBN.from_dict(good).to_dict()
-        change(copy["conditionals"])
+        change(copy["nodes"])
         return copy
 
-    for change, words in (
-        (lambda c: c.pop(), "not one for each variable"),
-        (lambda c: c[0]["causes"][0].update(source="nobody"), "names no variable"),
-        (lambda c: c[0]["causes"][0].update(effects=[[9.0]]), "A is not what"),
+    for change in (
+        lambda c: c.pop(),
+        lambda c: c[0]["terms"][0].update(sources=[["nobody", 1]]),
+        lambda c: c[0]["terms"][0].update(coefficients=[[9.0]]),
+        lambda c: c[0].pop("levels"),
     ):
-        with pytest.raises(FileError, match=words):
+        with pytest.raises(FileError, match="damaged"):
             DBN.from_dict(damaged(change))
-    with pytest.raises(FileError, match="'conditionals'"):
-        DBN.from_dict({**good, "conditionals": "x"})
+    with pytest.raises(FileError, match="nodes"):
+        DBN.from_dict({**good, "nodes": "x"})

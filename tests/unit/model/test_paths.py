@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 
 from feddbn.errors import CurvesWarning, HistoryWarning, ParameterError
-from feddbn.model.curves import Curve
 from feddbn.model.dbn import DBN
-from feddbn.model.mechanisms import draw_noise
+from feddbn.model.step import draw_noise
+from support.networks import curved, make_curve, part_at
 
 CurvedDBN = Callable[..., DBN]
 ORDER = (0, 1, 2, 3)
@@ -33,12 +33,9 @@ def by_hand(dbn: DBN, past: np.ndarray, u: np.ndarray, held: dict[int, float] | 
                 for i in range(dbn.d):
                     if dbn.adjacency_matrices[lag, i, j]:
                         value += dbn.adjacency_matrices[lag, i, j] * before[i]
-                for c in dbn.curves:
-                    if (c.target, c.lag) == (j, lag):
-                        value += float(c.at(before[c.source]))
-                for p in dbn.products:
-                    if (p.target, p.lag) == (j, lag):
-                        value += float(p.at(before[p.first], before[p.second]))
+                for part in dbn.parts:
+                    if (part.target, part.term.sources[0][1]) == (j, lag):
+                        value += float(part_at(part, *(before[i] for i, _ in part.term.sources)))
             x[j] = value
         rows.append(x)
     return np.array(rows[len(past) :])
@@ -127,7 +124,7 @@ def test_analytic_is_answered_by_simulation_and_says_so(curved_dbn: CurvedDBN) -
 def explosive() -> DBN:
     A = np.zeros((1, 2, 2))
     A[0, 0, 0] = 1.5
-    return DBN(np.zeros((2, 2)), A, curves=[Curve(0, 0, 1, 0.0, 1.0, (2.0,), "quadratic")])
+    return curved(np.zeros((2, 2)), A, parts=[make_curve(0, 0, 1, 0.0, 1.0, (2.0,), "quadratic")])
 
 
 def test_explosive_paths_are_refused_and_never_infinite() -> None:
@@ -145,7 +142,7 @@ def test_explosive_paths_are_refused_and_never_infinite() -> None:
 def test_a_drifting_process_has_no_usual_level() -> None:
     A = np.zeros((1, 2, 2))
     A[0, 0, 0] = 1.0
-    dbn = DBN(np.zeros((2, 2)), A, intercept=np.array([1.0, 0.0]), curves=[Curve(0, 1, 1, 0.0, 1.0, (1.0,))])
+    dbn = curved(np.zeros((2, 2)), A, intercept=[1.0, 0.0], parts=[make_curve(0, 1, 1, 0.0, 1.0, (1.0,))])
     with pytest.raises(ParameterError, match="'x0'"):
         dbn.stationary_covariance()
 
@@ -156,8 +153,9 @@ def test_at_level_moves_the_mean_of_simulated_rows(curved_dbn: CurvedDBN) -> Non
     np.testing.assert_allclose(dbn.at_level(own).intercept, dbn.intercept, atol=0.1)
     level = own + np.array([30.0, -20.0, 10.0, 20.0])
     moved = dbn.at_level(level)
-    for there, here in zip(moved.curves, dbn.curves, strict=True):
-        assert there.origin == pytest.approx(here.origin + (level - own)[here.source])
+    for there, here in zip(moved.parts, dbn.parts, strict=True):
+        shift = [(level - own)[i] for i, _ in here.term.sources]
+        np.testing.assert_allclose(there.term.origins, np.array(here.term.origins) + shift)
     np.testing.assert_allclose(moved.stationary_mean(), level, atol=0.15)
     # The same rows, moved: the same residuals.
     rows = dbn.simulate(50, random_state=4)
@@ -208,13 +206,13 @@ def test_no_complete_row_anywhere_starts_where_the_process_usually_is(curved_dbn
 
 def test_a_cause_is_inferred_from_its_curved_effect_as_by_integration() -> None:
     A = np.diag([0.5, 0.0])[None]
-    hill = Curve(0, 1, 0, 0.0, 1.0, (1.0,), "quadratic")
-    dbn = DBN(np.zeros((2, 2)), A, ["a", "b"], noise_variances=np.array([1.0, 0.25]), curves=[hill])
+    hill = make_curve(0, 1, 0, 0.0, 1.0, (1.0,), "quadratic")
+    dbn = curved(np.zeros((2, 2)), A, ["a", "b"], noise_variances=[1.0, 0.25], parts=[hill])
     history = np.array([[1.0, 0.0], [np.nan, 1.5]])
     found = dbn.forecast(history, 1, random_state=0, n_paths=40_000)
     # a ~ N(0.5, 1), b = hill(a) + noise of variance 0.25 and was 1.5; next a is half of it plus noise.
     a = np.linspace(-6, 7, 20_001)
-    density = np.exp(-((a - 0.5) ** 2) / 2 - (1.5 - hill.at(a)) ** 2 / 0.5)
+    density = np.exp(-((a - 0.5) ** 2) / 2 - (1.5 - part_at(hill, a)) ** 2 / 0.5)
     density /= density.sum()
     mean = density @ a
     variance = density @ (a - mean) ** 2

@@ -8,7 +8,6 @@ import pytest
 from feddbn import DBN
 from feddbn.core.kinds import Kind
 from feddbn.errors import ParameterError
-from feddbn.model.conditionals import Conditional
 from feddbn.report import (
     effect_panels,
     plot_outlook,
@@ -17,6 +16,7 @@ from feddbn.report import (
 from feddbn.report.page import page_data
 from feddbn.report.record import read_record
 from support.mixed_networks import VARIABLES, effect, mixed_network
+from support.networks import make_node
 
 
 @pytest.fixture(scope="module")
@@ -27,10 +27,10 @@ def dbn() -> DBN:
 @pytest.fixture(scope="module")
 def small() -> DBN:
     nodes = [
-        Conditional(Kind("count"), ((1, 1),), 0.5, (effect((0.4,)),), 0.2),
-        Conditional(Kind("ordinal", ("no", "some", "bad")), ((1, 1),), (0.0, 1.0), (effect((0.6,)),)),
+        make_node(Kind("count"), ((1, 1),), 0.5, (effect((0.4,)),), 0.2),
+        make_node(Kind("ordinal", ("no", "some", "bad")), ((1, 1),), (0.0, 1.0), (effect((0.6,)),)),
     ]
-    return DBN.from_conditionals(nodes, ["visits", "pain"])
+    return DBN.from_nodes(nodes, ["visits", "pain"])
 
 
 def test_panels_are_the_effects_of_the_network(dbn):
@@ -42,7 +42,7 @@ def test_panels_are_the_effects_of_the_network(dbn):
     assert {(p.effect.source, p.effect.target) for p in two} == {("temp", "alarm"), ("temp", "temp")}
     panel = next(p for p in panels if (p.effect.source, p.effect.target) == ("temp", "alarm"))
     np.testing.assert_allclose(
-        panel.table["expected"], dbn.effect("temp", "alarm", 1).at(panel.table["value"].to_numpy())[:, 0]
+        panel.table["effect"], dbn.effect("temp", "alarm", 1).at(panel.table["value"].to_numpy())[:, 0]
     )
     with pytest.raises(ParameterError, match="at_most"):
         effect_panels(dbn, at_most=0)
@@ -67,8 +67,8 @@ def test_forecasts_of_every_kind(dbn):
 
 
 def test_a_network_without_a_usual_level_has_a_report():
-    node = Conditional(Kind("binary"), ((0, 1),), -8.0, (effect((16.0,)),))
-    dbn = DBN.from_conditionals([node, Conditional(Kind(), (), 0.0, ())], ["sex", "x"])
+    node = make_node(Kind("binary"), ((0, 1),), -8.0, (effect((16.0,)),))
+    dbn = DBN.from_nodes([node, make_node(Kind(), (), 0.0, ())], ["sex", "x"])
     text = render_report(dbn)
     assert 'id="kinds"' in text
 

@@ -13,21 +13,20 @@ import pytest
 import feddbn
 from feddbn import DBN
 from feddbn.findings import Finding, Findings
-from feddbn.model.curves import Curve
-from feddbn.preflight import preflight
 from feddbn.report.graph_plots import BOTH, NEGATIVE, POSITIVE, graph_svg
 from feddbn.report.record import read_record
 from feddbn.report.verdicts import verdicts
 from feddbn.results.result import Result
 from feddbn.words import card as words_of
+from support.files import doubts_of
 from support.mixed_networks import mixed_network
+from support.networks import curved, make_curve
 from support.report_results import curved_dbn
 
 HOSTILE = ["<script>alert(1)</script>", 'a"b', "x&y' onload=alert(1)"]
 VOID = {"br", "hr", "img", "input", "meta", "link"}
 
 pytestmark = [
-    pytest.mark.usefixtures("light"),
     pytest.mark.filterwarnings("ignore::feddbn.errors.ResultWarning"),
 ]
 
@@ -151,7 +150,7 @@ def test_a_result_shows_verdicts_warnings_and_the_truth(fitted, data):
 def test_findings_show_level_place_and_cure():
     rows = np.random.default_rng(0).normal(size=(200, 2))
     rows[5:8, 0] = -999.0
-    found = preflight({"<a>": pd.DataFrame(rows, columns=["<b>x</b>", "y"])})
+    found = doubts_of({"<a>": pd.DataFrame(rows, columns=["<b>x</b>", "y"])})
     shown = card(found)
     words = words_of(found[0])
     assert words.detail in shown.text
@@ -195,7 +194,7 @@ def test_the_picture_has_the_right_arrows_colours_and_heads():
     assert [p.get("stroke") or p.get("fill") for p in first] == [None, POSITIVE]
     assert [p.get("stroke") or p.get("fill") for p in second] == [None, NEGATIVE, NEGATIVE]
     # A square has no sign.
-    square = Curve(0, 1, 1, origin=0.0, scale=1.0, coefficients=(0.3,), basis="quadratic")
-    bent = str(graph_svg(DBN(np.zeros((2, 2)), np.zeros((1, 2, 2)), curves=[square])))
+    square = make_curve(0, 1, 1, origin=0.0, scale=1.0, coefficients=(0.3,), basis="quadratic")
+    bent = str(graph_svg(curved(np.zeros((2, 2)), np.zeros((1, 2, 2)), parts=[square])))
     assert BOTH in bent
     assert POSITIVE not in bent.split("<circle")[0]

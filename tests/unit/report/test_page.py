@@ -12,7 +12,6 @@ import pytest
 
 from feddbn import DBN
 from feddbn.findings import Finding
-from feddbn.model.graph import parts_of, plain_parts
 from feddbn.privacy.audit import AuditChain
 from feddbn.report import render_report, time_series_edges, write_report
 from feddbn.report.page import page_data
@@ -21,7 +20,7 @@ from feddbn.results.result import Result
 from feddbn.words.tables import held_out_tables
 from support.report_results import curved_dbn, example_result, random_dbn, stored
 
-pytestmark = [pytest.mark.promise, pytest.mark.usefixtures("light")]
+pytestmark = pytest.mark.promise
 
 
 def embedded(page: str) -> dict:
@@ -231,7 +230,7 @@ def test_edges_carry_standardised_weights_and_open_directions():
     assert data["has_open"]
     assert not data["has_presence"]
     # sd of a is 2, of b sqrt(9 * 4 + 28) = 8.
-    assert data["networks"][0]["edges"] == [[0, 1, 0, 3.0, None, None, None, None, 0.75, 0, *[None] * 6]]
+    assert data["networks"][0]["edges"] == [[0, 1, 0, 3.0, None, None, None, None, 0.75, 0, *[None] * 5]]
     assert data["networks"][0]["effects"]["0"][0][:3] == [1, 0.75, 0]
     edge = {"source": "a", "target": "b", "lag": 0, "weight": 3.0, "presence": 1.0, "direction": 0.25}
     edge["q_value"] = 0.02
@@ -241,7 +240,7 @@ def test_edges_carry_standardised_weights_and_open_directions():
     assert data["has_presence"]
     assert data["has_q"]
     assert data["networks"][0]["edges"] == [
-        [0, 1, 0, 3.0, None, None, None, None, 0.75, 0, 1.0, 0.25, None, None, None, 0.02]
+        [0, 1, 0, 3.0, None, None, None, None, 0.75, 0, 1.0, 0.25, None, None, 0.02]
     ]
     values, low, high = data["networks"][0]["effects"]["0"][0][3:]
     assert low[0] < values[0] < high[0]
@@ -254,7 +253,7 @@ def test_a_network_with_curves_has_a_section_of_them(tmp_path):
     assert 'id="verdict-stable" class="verdict good"' in page
     data = embedded(page)
     assert not data["is_linear"]
-    shapes = {(*row[:3],): (row[16], row[17]) for row in data["networks"][0]["edges"]}
+    shapes = {(*row[:3],): (row[15], row[16]) for row in data["networks"][0]["edges"]}
     assert shapes == {
         (0, 1, 0): ("curved", 1),
         (2, 0, 1): ("curved", 1),
@@ -263,29 +262,33 @@ def test_a_network_with_curves_has_a_section_of_them(tmp_path):
         (0, 2, 1): ("product", 0),
     }
     # What a step of a from its origin does to b within the time step: the curve itself.
-    by_hand = curved_dbn().effect("a", "b", 0).at(60.0) / np.sqrt(curved_dbn().stationary_covariance()[1, 1])
+    by_hand = curved_dbn().effect("a", "b", 0).at(60.0)[0, 0] / np.sqrt(
+        curved_dbn().stationary_covariance()[1, 1]
+    )
     responses = {row[0]: row[3] for row in data["networks"][0]["effects"]["0"]}
     assert responses[1][0] == pytest.approx(float(by_hand), rel=1e-3)
     linear = render_report({"dbn": stored(random_dbn(4))})
     assert '<section id="curves"' not in linear
-    assert all(len(row) == 16 for row in embedded(linear)["networks"][0]["edges"])
+    assert all(len(row) == 15 for row in embedded(linear)["networks"][0]["edges"])
 
 
 @pytest.mark.usefixtures("undrawn")
 def test_the_report_keeps_curves_of_stored_results_and_of_a_truth_in_another_order():
     dbn = curved_dbn()
     order = [2, 0, 1]
-    turned = DBN(
-        dbn.W[np.ix_(order, order)],
-        dbn.A[:, order][:, :, order],
-        [dbn.variables[k] for k in order],
-        curves=parts_of(plain_parts(dbn), ["c", "a", "b"], "here")["curves"],
-    )
-    record = read_record({"dbn": dbn.to_dict(), "truth": turned.to_dict()})
+    turned = {
+        **dbn.to_dict(),
+        "variables": [dbn.variables[k] for k in order],
+        "W": dbn.W[np.ix_(order, order)].tolist(),
+        "A": dbn.A[:, order][:, :, order].tolist(),
+        "intercept": dbn.intercept[order].tolist(),
+        "noise_variances": dbn.noise_variances[order].tolist(),
+    }
+    record = read_record({"dbn": dbn.to_dict(), "truth": turned})
     assert record.dbn.equals(dbn)
     assert record.truth is not None
-    assert record.truth.curves == dbn.curves
-    assert record.edges["truth"].tolist().count("extra") == 1
+    assert record.truth.equals(dbn)
+    assert record.edges["truth"].tolist().count("extra") == 0
 
 
 COLUMNS = ("label", "held_out_log_likelihood", "edges_w", "edges_a", "rounds", "converged")
@@ -293,7 +296,7 @@ COMPARED = {
     "held_out_share": 0.2,
     "methods": [
         dict(zip(COLUMNS, row, strict=True))
-        for row in (("<b>", -3.5, 2, 1.5, 4, False), ("Vote", None, 2, 1, 1, True))
+        for row in (("<b>", -3.5, 2, 1.5, 4, False), ("MixedDBN", None, 2, 1, 1, True))
     ],
 }
 
@@ -308,7 +311,7 @@ def test_a_comparison_is_on_the_page_and_names_what_did_not_finish():
     assert '<section id="held-out">' in page
     assert "&lt;b&gt; stopped" in page
     (table,) = held_out_tables({"comparison": COMPARED})
-    assert table.rows[1] == ("Vote", "–", "2", "1", "1")
+    assert table.rows[1] == ("MixedDBN", "–", "2", "1", "1")
 
 
 @pytest.mark.parametrize("odd", [{}, {"selection": None}, {"comparison": [1]}, {"selection": {"chosen": 3}}])

@@ -19,7 +19,7 @@ from feddbn import DBN, AncestralGraph
 from feddbn.report import (
     plot_changes,
     plot_convergence,
-    plot_curves,
+    plot_effects,
     plot_forecast,
     plot_marks,
     plot_process_graph,
@@ -34,8 +34,6 @@ from feddbn.report import (
 )
 from feddbn.report.graph_layout import CIRCLE_LIMIT, graph_positions
 from support.report_results import curved_dbn, random_dbn
-
-pytestmark = pytest.mark.usefixtures("light")
 
 
 def chain() -> DBN:
@@ -68,7 +66,7 @@ def everything() -> list[Axes]:
         plot_responses(np.ones((4, 3)), dbn.variables, shock="x0"),
         plot_forecast(steps, low=steps - 1, high=steps + 1, history=np.zeros(9), name="x0"),
         plot_site_differences(site_differences(dbn, sites)),
-        plot_curves(curved_dbn()),
+        plot_effects(curved_dbn()),
     ]
 
 
@@ -190,12 +188,12 @@ def panels_of(ax: Axes) -> dict[str, Axes]:
 
 def test_a_panel_shows_the_effect_its_band_and_where_it_was_learned() -> None:
     dbn = curved_dbn()
-    drawn = panels_of(plot_curves(dbn))
+    drawn = panels_of(plot_effects(dbn))
     assert set(drawn) == {"c → a, lag 1", "a → b", "b → c, lag 1"}
     panel, effect = drawn["a → b"], dbn.effect("a", "b", 0)
-    whole, inside = (line for line in panel.lines if line.get_color() == "#0072b2")
+    whole, inside = [line for line in panel.lines if line.get_color() == "#0072b2"][:2]
     x = np.asarray(whole.get_xdata(), dtype=float)
-    np.testing.assert_array_equal(whole.get_ydata(), effect.at(x))
+    np.testing.assert_array_equal(whole.get_ydata(), effect.at(x)[:, 0])
     solid = x[np.isfinite(np.asarray(inside.get_ydata(), dtype=float))]
     low, high = effect.range_seen
     assert solid.min() >= low > x[0]
@@ -210,7 +208,7 @@ def test_a_panel_shows_the_effect_its_band_and_where_it_was_learned() -> None:
 
 def test_the_truth_is_drawn_from_the_same_zero() -> None:
     dbn = curved_dbn()
-    panel = panels_of(plot_curves(dbn, truth=dbn))["c → a, lag 1"]
+    panel = panels_of(plot_effects(dbn, truth=dbn))["c → a, lag 1"]
     ours, true = (next(line for line in panel.lines if line.get_color() == c) for c in ("#0072b2", "#d55e00"))
     np.testing.assert_allclose(ours.get_ydata(), true.get_ydata(), atol=1e-12)
 

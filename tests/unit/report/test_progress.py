@@ -6,8 +6,6 @@ import pytest
 
 import feddbn
 
-pytestmark = pytest.mark.usefixtures("light")
-
 
 class Terminal(io.StringIO):
     def isatty(self):
@@ -37,7 +35,7 @@ def test_nothing_is_printed_where_nobody_watches(data):
 
 def test_parts_that_are_known_make_a_bar(data):
     watch = feddbn.Progress("refits", 4, stream=io.StringIO())
-    feddbn.confidence(feddbn.OneShotDBN(average=False), data.sites, n_replicates=4, progress=watch)
+    feddbn.confidence(feddbn.OneShotDBN(), data.sites, n_replicates=4, progress=watch)
     assert watch.n_done == 4
     assert watch.share == 1.0
     assert watch.line.startswith("refits: 4 of 4")

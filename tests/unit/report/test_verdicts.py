@@ -11,8 +11,6 @@ from feddbn.report.record import read_record
 from feddbn.report.verdicts import treatment, verdicts
 from support.report_results import example_result
 
-pytestmark = pytest.mark.usefixtures("light")
-
 
 def among(result: object) -> dict[str, Finding]:
     return {one.code.removeprefix("verdict-"): one for one in verdicts(read_record(result))}

@@ -14,7 +14,6 @@ from feddbn.words import say
 from support.saying import only
 
 pytestmark = [
-    pytest.mark.usefixtures("light"),
     pytest.mark.filterwarnings("ignore::feddbn.errors.ResultWarning"),
 ]
 

@@ -9,7 +9,6 @@ from feddbn.results.result import Result
 from support.saying import only
 
 pytestmark = [
-    pytest.mark.usefixtures("light"),
     pytest.mark.filterwarnings(f"ignore::{ResultWarning.__module__}.{ResultWarning.__name__}"),
 ]
 
@@ -74,4 +73,4 @@ def test_a_stored_result_has_the_network_of_every_site(mixed, tmp_path):
 def test_where_all_sites_fit_all_have_the_common_network():
     model = FDBNL(prepare=Prepare(on_disagreement="personal")).fit(made(None).sites)
     assert all(dbn is model.dbn_ for dbn in model.dbns_.values())
-    assert not model.findings_
+    assert {one.level for one in model.findings_} <= {"good"}

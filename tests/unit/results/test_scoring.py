@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from feddbn import simulate
-from feddbn.model.curves import Curve, Product
 from feddbn.model.dbn import DBN
 from feddbn.results.scoring import score, score_sites
+from support.networks import curved, make_curve, make_product
 
 W = np.array([[0.0, 0.5, 0.0], [0.0, 0.0, -0.4], [0.0, 0.0, 0.0]])
 A = np.array([np.diag([0.3, 0.3, 0.0])])
@@ -60,11 +60,11 @@ def test_site_scores_are_means_over_sites_against_their_own_truths():
 
 
 def test_curves_and_products_are_edges_whatever_their_weight():
-    hill, pair = Curve(0, 1, 0, 0.0, 1.0, (1.0,)), Product(0, 1, 2, 1, 0.5, (0.0, 0.0), (1.0, 1.0))
+    hill, pair = make_curve(0, 1, 0, 0.0, 1.0, (1.0,)), make_product(0, 1, 2, 1, 0.5, (0.0, 0.0), (1.0, 1.0))
     none = np.zeros((3, 3))
-    truth = DBN(none, none[None], ["a", "b", "c"], curves=[hill], products=[pair])
+    truth = curved(none, none[None], ["a", "b", "c"], parts=[hill, pair])
     assert score(truth, truth)["W"]["shd"] == score(truth, truth)["A"]["shd"] == 0
     empty = score(truth, DBN(none, none[None], ["a", "b", "c"]))
     assert (empty["W"]["shd"], empty["A"]["shd"], empty.skeleton.shd) == (1, 2, 1)
-    turned = DBN(none, none[None], ["b", "a", "c"], curves=[Curve(1, 0, 0, 0.0, 1.0, (1.0,))])
+    turned = curved(none, none[None], ["b", "a", "c"], parts=[make_curve(1, 0, 0, 0.0, 1.0, (1.0,))])
     assert score(truth, turned)["W"]["shd"] == 0

@@ -36,7 +36,7 @@ from support.saying import refused
 from support.states import changed
 from support.together import add_ones
 
-pytestmark = [pytest.mark.promise, pytest.mark.usefixtures("light")]
+pytestmark = pytest.mark.promise
 
 
 @pytest.fixture

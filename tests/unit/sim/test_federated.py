@@ -1,70 +1,54 @@
-"""Simulated federations with hidden variables: what sites see, what is true, and what is refused."""
+"""Simulated federations: seeds, backbones and hidden variables."""
 
 import numpy as np
 import pytest
 
 import feddbn
 import feddbn.metrics
-from feddbn.sim import federated
-from feddbn.sim.federated import simulate_arrays
-from feddbn.sim.settings import SimulationSettings
+from feddbn.sim import simulation
 
 
-def _simulate(seed=0, **arguments):
-    return simulate_arrays(SimulationSettings(**arguments), np.random.default_rng(seed))
-
-
-def _systems(arrays):
-    return list(arrays.systems.values())
-
-
-@pytest.mark.parametrize("arguments", [{}, {"heterogeneity": 0.3, "n_recordings": 2}, {"n_clusters": 3}])
+@pytest.mark.parametrize("arguments", [{}, {"heterogeneity": 0.3, "n_recordings": 2}])
 def test_same_seed_gives_the_same_bits_and_another_or_a_used_generator_does_not(arguments):
-    first, second = _simulate(seed=5, **arguments), _simulate(seed=5, **arguments)
-    for site in first.recordings:
-        for one, two in zip(first.recordings[site], second.recordings[site], strict=True):
-            assert one.tobytes() == two.tobytes()
-        assert first.systems[site].W.tobytes() == second.systems[site].W.tobytes()
-        assert first.systems[site].A.tobytes() == second.systems[site].A.tobytes()
-    rng, settings = np.random.default_rng(5), SimulationSettings(**arguments)
-    simulate_arrays(settings, rng)
-    for other in (simulate_arrays(settings, rng), _simulate(seed=6, **arguments)):
-        assert not np.array_equal(first.recordings["site-0"][0], other.recordings["site-0"][0])
+    first, second = (feddbn.simulate(random_state=5, **arguments) for _ in range(2))
+    for site in first.sites:
+        for one, two in zip(first.sites[site], second.sites[site], strict=True):
+            assert one.to_numpy().tobytes() == two.to_numpy().tobytes()
+        assert first.truths[site].equals(second.truths[site])
+    rng = np.random.default_rng(5)
+    feddbn.simulate(random_state=rng, **arguments)
+    for other in (feddbn.simulate(random_state=one, **arguments) for one in (rng, 6)):
+        assert not np.array_equal(first.sites["site-0"][0], other.sites["site-0"][0])
     # The network depends on neither noise nor sample size.
-    longer = _simulate(seed=5, **arguments, n_samples=700, noise="laplace")
-    np.testing.assert_array_equal(_systems(first)[0].W, _systems(longer)[0].W)
+    longer = feddbn.simulate(random_state=5, **arguments, n_samples=700, noise="laplace")
+    np.testing.assert_array_equal(first.truths["site-0"].W, longer.truths["site-0"].W)
 
 
 def test_sites_around_a_backbone_share_most_edges_and_independent_ones_do_not():
-    def overlap(arrays):
-        masks = [system.W != 0 for system in _systems(arrays)]
+    def overlap(fed):
+        masks = [dbn.W != 0 for dbn in fed.truths.values()]
         return np.mean([(a & b).sum() / a.sum() for i, a in enumerate(masks) for b in masks[:i]])
 
-    near = _simulate(d=15, n_sites=6, heterogeneity=0.1)
-    far = _simulate(d=15, n_sites=6, heterogeneity="independent")
-    assert overlap(near) > 0.75
-    assert overlap(far) < 0.35
+    assert overlap(feddbn.simulate(d=15, n_sites=6, heterogeneity=0.1)) > 0.75
+    assert overlap(feddbn.simulate(d=15, n_sites=6, heterogeneity="independent")) < 0.35
 
 
-def test_clusters_are_even_share_their_system_and_without_heterogeneity_nothing_else():
-    arrays = _simulate(n_sites=7, n_clusters=3, heterogeneity=0.2)
-    assert list(arrays.clusters.values()) == [0, 1, 2, 0, 1, 2, 0]
-    assert arrays.systems["site-0"] is arrays.systems["site-3"]
-    assert arrays.systems["site-0"] is not arrays.systems["site-1"]
-    apart = _simulate(d=15, n_sites=4, n_clusters=2)
-    first, second = apart.systems["site-0"], apart.systems["site-1"]
-    assert not np.array_equal(first.order, second.order)
-    shared = (first.W != 0) & (second.W != 0)
-    assert not np.any(first.W[shared] == second.W[shared])
+def test_rows_are_split_evenly_unless_site_sizes_say_otherwise():
+    def rows(**more):
+        fed = feddbn.simulate(d=3, n_sites=3, n_samples=10, **more)
+        return [len(frame) - 1 for (frame,) in fed.sites.values()]
+
+    assert rows() == [4, 3, 3]
+    assert rows(site_sizes=[7, 1, 90]) == [7, 1, 90]
 
 
 @pytest.mark.parametrize("arguments", [{}, {"n_recordings": 2, "heterogeneity": 0.3}, {"n_lags": 2}])
 def test_recordings_made_in_parts_are_those_made_at_once(arguments, monkeypatch):
-    asked = {"d": 4, "n_sites": 30, "n_samples": 30 * 12, **arguments}
-    whole = _simulate(seed=2, **asked)
-    monkeypatch.setattr(federated, "_NUMBERS_TOGETHER", 10_000)
-    for site, recordings in _simulate(seed=2, **asked).recordings.items():
-        for part, expected in zip(recordings, whole.recordings[site], strict=True):
+    asked = {"d": 4, "n_sites": 30, "n_samples": 30 * 12, "random_state": 2, **arguments}
+    whole = feddbn.simulate(**asked)
+    monkeypatch.setattr(simulation, "_NUMBERS_TOGETHER", 10_000)
+    for site, recordings in feddbn.simulate(**asked).sites.items():
+        for part, expected in zip(recordings, whole.sites[site], strict=True):
             np.testing.assert_allclose(part, expected, rtol=1e-12, atol=1e-13)
 
 

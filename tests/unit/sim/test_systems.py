@@ -1,27 +1,16 @@
 import numpy as np
 import pytest
 from scipy import stats
-from scipy.integrate import quad
-from scipy.stats import norm
 
 from feddbn.core.constraints import has_cycle
-from feddbn.model.mechanisms import NOISE_FAMILIES, draw_noise
+from feddbn.model.step import NOISE_FAMILIES, draw_noise
 from feddbn.sim import systems
 from feddbn.sim.settings import SimulationSettings
-from feddbn.sim.shapes import (
-    CURVES,
-    EFFECTS,
-    GRID,
-    draw_curve,
-    gaussian_process,
-)
 from feddbn.sim.systems import (
     MAX_RADIUS,
     System,
     draw_dag,
-    draw_lag_graph,
     draw_system,
-    draw_weights,
     vary_system,
 )
 
@@ -40,15 +29,6 @@ def test_spectral_radius_is_that_of_the_reduced_form():
     two = System(np.zeros((1, 1)), np.array([[[0.5]], [[0.3]]]), np.arange(1))
     assert two.spectral_radius == pytest.approx(np.abs(np.roots([1, -0.5, -0.3])).max())
     assert System(np.zeros((3, 3)), np.zeros((0, 3, 3)), np.arange(3)).spectral_radius == 0
-
-
-def test_damping_scales_the_radius_exactly_and_keeps_the_edges():
-    settings = SimulationSettings(d=8, n_lags=3, w_range=(0.5, 2.0))
-    system = draw_system(settings, np.random.default_rng(0))
-    damped = system.damped(0.7)
-    assert damped.spectral_radius == pytest.approx(0.7 * system.spectral_radius)
-    np.testing.assert_array_equal(damped.A != 0, system.A != 0)
-    assert damped.lag_damping == pytest.approx(0.7 * system.lag_damping)
 
 
 @pytest.mark.parametrize("n_lags", [0, 1, 3])
@@ -109,20 +89,6 @@ def test_the_share_of_replaced_edges_is_the_one_asked_for(share):
     assert np.mean(lost_share) == pytest.approx(share, abs=0.01)
 
 
-def test_edges_that_stay_keep_their_weights_and_a_complete_graph_can_only_lose_some():
-    settings, rng = SimulationSettings(d=10, n_lags=2), np.random.default_rng(3)
-    backbone = draw_system(settings, rng)
-    varied = vary_system(backbone, 0.4, settings, rng)
-    for before, after in ((backbone.W, varied.W), (backbone.A, varied.A)):
-        stays = (before != 0) & (after != 0)
-        assert stays.any()
-        np.testing.assert_array_equal(before[stays], after[stays])
-    small = SimulationSettings(d=5)
-    complete = draw_system(small, rng)
-    assert (complete.W != 0).sum() == 10
-    assert (vary_system(complete, 0.3, small, rng).W != 0).sum() == 7
-
-
 def test_mean_degree_counts_edges_in_both_directions():
     rng = np.random.default_rng(0)
     d, n_draws = 10, 2000
@@ -130,38 +96,6 @@ def test_mean_degree_counts_edges_in_both_directions():
     # Binomial(45, 4/9): mean 20, variance 100/9.
     assert abs(np.mean(counts) - 20) < 5 * np.sqrt(100 / 9 / n_draws)
     assert np.var(counts) == pytest.approx(100 / 9, rel=0.2)
-
-
-def test_every_graph_is_acyclic_and_follows_a_random_order():
-    rng = np.random.default_rng(3)
-    for _ in range(50):
-        adjacency, order = draw_dag(12, 6, rng)
-        assert not has_cycle(adjacency)
-        assert not np.tril(adjacency[np.ix_(order, order)]).any()
-    firsts = [draw_dag(5, 2, rng)[1][0] for _ in range(500)]
-    assert np.bincount(firsts, minlength=5).min() > 60
-    assert draw_dag(4, 100, rng)[0].sum() == 6, "the complete graph"
-    assert draw_dag(1, 4, rng)[0].sum() == 0
-
-
-def test_lag_degree_is_the_mean_out_degree_and_self_edges_occur():
-    rng = np.random.default_rng(5)
-    graphs = np.array([draw_lag_graph(10, 1.0, rng) for _ in range(2000)])
-    assert abs(graphs.sum(axis=(1, 2)).mean() - 10) < 5 * np.sqrt(9 / 2000)
-    assert np.trace(graphs, axis1=1, axis2=2).mean() == pytest.approx(1.0, abs=0.12)
-
-
-def test_weights_are_uniform_in_size_with_either_sign_and_zero_off_the_graph():
-    rng = np.random.default_rng(6)
-    mask = rng.random((200, 200)) < 0.5
-    weights = draw_weights(mask, (0.3, 0.5), rng, scale=0.5)
-    assert np.all(weights[~mask] == 0)
-    sizes = np.abs(weights[mask])
-    assert sizes.min() >= 0.15
-    assert sizes.max() <= 0.25
-    assert sizes.mean() == pytest.approx(0.2, abs=0.002)
-    assert sizes.std() == pytest.approx(0.1 / np.sqrt(12), rel=0.03)
-    assert (weights[mask] > 0).mean() == pytest.approx(0.5, abs=0.02)
 
 
 ORACLES = {
@@ -180,80 +114,3 @@ def test_every_family_is_the_standardised_distribution_it_is_named_after(family)
     assert oracle.var() == pytest.approx(1)
     draws = draw_noise(family, scales, (20_000,), np.random.default_rng(7)) / scales
     assert min(stats.kstest(column, oracle.cdf).pvalue for column in draws.T) > 0.001
-
-
-def _draws(effects, n=40):
-    rng = np.random.default_rng(1)
-    return [draw_curve(effects, rng) for _ in range(n)]
-
-
-@pytest.mark.parametrize("kind", list(CURVES))
-def test_curves_have_mean_0_and_variance_1_over_a_normal_cause_and_are_bounded(kind):
-    z = np.random.default_rng(0).standard_normal(50_000)
-    for curve in _draws(kind, 5):
-        assert curve.kind == kind
-        values = curve(z)
-        assert values.mean() == pytest.approx(0, abs=0.02)
-        assert values.std() == pytest.approx(1, abs=0.02)
-        np.testing.assert_array_equal(curve([-1e9, -3.0, 3.0, 1e9])[[0, 3]], curve([-3.0, 3.0]))
-
-
-def test_a_sigmoid_is_a_standardised_tanh_by_quadrature():
-    rng, same = np.random.default_rng(1), np.random.default_rng(1)
-    curve = draw_curve("sigmoid", rng)
-    slope, place = same.uniform(1, 3), same.uniform(-1, 1)
-
-    def raw(z):
-        return np.tanh(slope * (np.clip(z, -3, 3) - place))
-
-    mean = quad(lambda z: raw(z) * norm.pdf(z), -9, 9)[0]
-    variance = quad(lambda z: (raw(z) - mean) ** 2 * norm.pdf(z), -9, 9)[0]
-    z = np.array([-4.0, -2.5, -0.73, 0.0, 0.4, 1.9, 7.0])
-    np.testing.assert_allclose(curve(z), (raw(z) - mean) / np.sqrt(variance), atol=2e-4)
-
-
-@pytest.mark.slow
-def test_gaussian_processes_have_the_covariance_of_their_kernel():
-    rng = np.random.default_rng(2)
-    n = 2000
-    at = np.searchsorted(GRID, [-2.0, -1.0, 0.0, 0.5, 2.0])
-    draws = np.array([gaussian_process(rng)[at] for _ in range(n)])
-    z = GRID[at]
-    kernel = np.exp(-0.5 * (z[:, None] - z) ** 2)
-    assert draws.mean(axis=0) == pytest.approx(np.zeros(5), abs=4 / np.sqrt(n))
-    # A covariance of n draws of normal variables has a standard error of at most sqrt(2 / n).
-    np.testing.assert_allclose(draws.T @ draws / n, kernel, atol=4.5 * np.sqrt(2 / n))
-    kurtosis = (draws**4).mean(axis=0) / (draws**2).mean(axis=0) ** 2
-    np.testing.assert_allclose(kurtosis, 3, atol=0.35)
-
-
-def test_every_kind_has_the_shape_of_its_name():
-    for curve in _draws("sigmoid"):
-        steps = np.diff(curve.table)
-        assert (steps > 0).all()
-    for curve in _draws("threshold"):
-        away = np.diff(curve(np.array([-3.0, -1.5, 1.5, 3.0])))
-        assert away[0] == pytest.approx(0, abs=1e-2)
-        assert away[2] == pytest.approx(0, abs=1e-2)
-        assert away[1] > 1.5
-    jumps = [np.diff(curve.table).max() for curve in _draws("threshold")]
-    assert {jump > 1.5 for jump in jumps} == {True, False}, "some steps are sharp, some are smooth"
-    for curve in _draws("quadratic"):
-        second = np.diff(curve(np.linspace(-1.9, 1.9, 39)), 2)
-        assert second.min() > 0
-        assert np.ptp(second) < 1e-6 * second.max()
-    for curve in _draws("spline"):
-        assert abs(np.diff(curve.table, 2)[[0, -1]]).max() < 1e-4 * np.ptp(curve.table), (
-            "a natural spline ends straight"
-        )
-
-
-def test_mixed_effects_are_half_straight_and_else_of_every_kind():
-    drawn = _draws("mixed", 1000)
-    kinds = [curve.kind for curve in drawn if curve is not None]
-    assert len(kinds) == pytest.approx(500, abs=65)
-    assert set(kinds) == set(CURVES)
-    assert min(kinds.count(kind) for kind in CURVES) > 60
-    assert _draws("linear", 3) == [None] * 3
-    assert EFFECTS[0] == "linear"
-    assert EFFECTS[1:] == (*CURVES, "mixed")

@@ -54,15 +54,21 @@ def test_settings_are_written_as_their_reader_writes_them(name, value, expected)
     assert tuple(setting(name, value, audience) for audience in ("python", "cli", "lead")) == expected
 
 
-def test_five_lines_are_shown_and_then_how_many_more():
-    many = [Finding("text", "note", {"text": f"note {k}"}) for k in range(6)]
-    lines = first_lines(
-        [Finding("text", "good", {"text": "fine"}), *many, Finding("text", "error", {"text": "bad"})]
-    )
-    assert lines[:2] == ["bad", "note 0"]
-    assert len(lines) == 6
-    assert "2" in lines[-1]
-    assert say(many[0]) == "note 0"
+def test_errors_and_what_has_a_cure_are_shown_and_then_how_many_more():
+    notes = [Finding("text", "note", {"text": f"note {k}"}) for k in range(3)]
+    cured = Finding("text", "warning", {"text": "cured"}, cure={"prepare.robust": "off"})
+    every = [
+        Finding("text", "good", {"text": "fine"}),
+        *notes,
+        Finding("text", "error", {"text": "bad"}),
+        cured,
+    ]
+    lines = first_lines(every)
+    assert lines[0] == "bad"
+    assert "cured" in lines[1]
+    assert len(lines) == 3
+    assert "3" in lines[2]
+    assert len(first_lines(every, every=True)) == 5
 
 
 @pytest.mark.parametrize(

@@ -201,9 +201,16 @@ def _quantiles(rows: FloatArray, *shares: float) -> tuple[FloatArray, FloatArray
         ordered = np.partition(rows, np.unique([low, high]), axis=0)
         found = ordered[low] + (places - low)[:, None] * (ordered[high] - ordered[low])
         return np.full(d, n), found
-    columns = [column[~np.isnan(column), None] for column in rows.T]
-    each = [_quantiles(one, *shares)[1][:, 0] if len(one) else np.zeros(len(shares)) for one in columns]
-    return np.array([len(one) for one in columns]), np.array(each).T.reshape(len(shares), d)
+    # Empty cells come last.
+    ordered = np.sort(rows, axis=0)
+    n_cells = n - np.isnan(rows).sum(axis=0)
+    last = np.maximum(n_cells - 1, 0)
+    places = np.array(shares)[:, None] * last
+    low = places.astype(int)
+    found = np.take_along_axis(ordered, low, axis=0) if n else np.zeros((len(shares), d))
+    if n:
+        found += (places - low) * (np.take_along_axis(ordered, np.minimum(low + 1, last), axis=0) - found)
+    return n_cells, np.where(n_cells > 0, found, 0.0)
 
 
 def _line(kept: _Evenly) -> FloatArray:
@@ -398,13 +405,12 @@ class BoundedSite(SiteView):
         """Yield the blocks as they are, with the number of their recording; medians and scales are found on the way."""
         d = len(self.variables)
         every, whose = _Evenly(np.empty((0, d))), _Evenly(np.empty((0, 3), dtype=int))
-        lines, extremes, has_times, n_segments = [np.empty((2, d))], [], False, 0
+        lines, extremes, n_segments = [np.empty((2, d))], [], 0
         for k, recording in enumerate(self.data.recordings()):
             kept, ends = _Evenly(np.empty((0, d))), []
             for block in recording.blocks():
                 first, n = kept.n_seen, len(block.values)
                 n_segments += block.starts_segment or not first
-                has_times = has_times or block.times is not None
                 kept.add(block.values)
                 every.add(block.values)
                 whose.add(
@@ -423,9 +429,8 @@ class BoundedSite(SiteView):
         number, place, segment = whose.rows.T
         rest = every.rows - (found[number, 0] + place[:, None] * found[number, 1])
         scales, periods = _scales(np.abs(rest)), tuple[float, ...]()
-        if every.n_seen == len(rest) and not has_times:
-            # What is far is brought back to where its recording is then, so cycles are those of all other cells. Rows at
-            # times of their own have none that could be counted in rows.
+        if every.n_seen == len(rest):
+            # What is far is brought back to where its recording is then, so cycles are those of all other cells.
             near = np.clip(rest, -STRAIGHT * scales[0], STRAIGHT * scales[0])
             cuts = np.flatnonzero(np.diff(number)) + 1
             parts = np.split(near, cuts)

@@ -330,12 +330,12 @@ class Design:
             len(one) != 3
             or not all(isinstance(k, int) and not isinstance(k, bool) for k in one)
             or not 0 <= one[0] <= one[1] < len(names)
-            or one[2] < 1
+            or one[2] < 0
             for one in products
         ) or len(set(products)) < len(products):
             raise ParameterError(
                 f"products={products} must be different (first, second, lag): positions of two variables, ascending, and"
-                " a lag of at least 1."
+                " a lag of at least 0."
             )
         if any(value <= 0 for value in self.scale):
             raise ParameterError(

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from feddbn.core.arrays import FloatArray, by_row
+from feddbn.core.arrays import FloatArray, IntArray, by_row
 from feddbn.core.designs.design import (
     RECORDING_MEANS,
     Design,
@@ -179,6 +179,18 @@ def whole_rows(design: Design, recording: Recording) -> tuple[FloatArray, FloatA
         return np.empty((0, design.q)), np.empty(0)
     times = [chunk.time + np.arange(len(chunk.values), dtype=np.float64) for chunk in chunks]
     return np.concatenate([chunk.values for chunk in chunks]), np.concatenate(times)
+
+
+def labelled_rows(
+    design: Design, recording: Recording, are_labelled: bool
+) -> tuple[FloatArray, FloatArray, IntArray]:
+    """All design rows of a recording, with their times, and labels that are whole numbers or else zeros."""
+    rows, times = whole_rows(design, recording)
+    labels = np.zeros(len(rows), dtype=np.int64)
+    if are_labelled:
+        found = [chunk.labels for chunk in design_rows(design, recording.blocks())]
+        labels = np.concatenate([labels[:0], *(one for one in found if one is not None)]).astype(np.int64)
+    return rows, times, labels
 
 
 def nuisance_basis(nuisance: Nuisance, times: FloatArray) -> FloatArray | None:

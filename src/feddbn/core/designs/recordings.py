@@ -28,8 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from feddbn.core.arrays import FloatArray, may_lack_cells
-from feddbn.errors import DataError, Given
-from feddbn.findings import Finding
+from feddbn.errors import DataError
 
 CHUNK_ROWS = 4096
 
@@ -50,21 +49,17 @@ class Block:
     time
         Sampling steps from the recording's first row to this block's first; None if no time is known to have
         passed since the block before.
-    times
-        (n,) of rows that do not directly follow each other: steps since the recording's first row, ascending. None: they do.
     """
 
     values: FloatArray
     starts_segment: bool = True
     labels: NDArray[np.generic] | None = None
     time: int | None = None
-    times: FloatArray | None = None
 
     def part(self, start: int, stop: int, starts_segment: bool, time: int | None) -> Block:
         """Some of its rows, as a block."""
         labels = None if self.labels is None else self.labels[start:stop]
-        times = None if self.times is None else self.times[start:stop]
-        return Block(self.values[start:stop], starts_segment, labels, time, times)
+        return Block(self.values[start:stop], starts_segment, labels, time)
 
 
 @dataclass(frozen=True)
@@ -98,13 +93,6 @@ def stretches(blocks: Iterable[Block], n_lags: int, chunk_rows: int = CHUNK_ROWS
     tail: FloatArray | None = None
     is_first, clock = True, 0
     for block in blocks:
-        if block.times is not None:
-            raise DataError(
-                f"rows at times that are not equally far apart have no lags; read the data with "
-                f"{Given('irregular', 'average')} and a step {Given('freq')}, or use a method in continuous time "
-                "(ContinuousDBN).",
-                code="irregular-times",
-            )
         values = block.values
         clock = clock if block.time is None else block.time
         if block.starts_segment or tail is None:
@@ -301,58 +289,6 @@ class SiteView:
     def recordings(self) -> Iterator[Recording]:
         """Yield the recordings as they are seen."""
         return map(self.seen, self.data.recordings())
-
-
-@dataclass(frozen=True)
-class FinerSite(SiteView):
-    """A site on a finer step than that of its rows: within a segment empty rows come between them.
-
-    Attributes
-    ----------
-    every
-        How many of the finer steps lie between two rows.
-    finer
-        The finer step as text.
-    remarks
-        What was decided on reading.
-    """
-
-    every: int
-    finer: str | None = None
-    remarks: tuple[Finding, ...] = ()
-
-    @property
-    def step(self) -> str | None:
-        """The finer step."""
-        return self.finer
-
-    @property
-    def n_dropped_rows(self) -> int:
-        """Rows that were left out when the site was read."""
-        return int(getattr(self.data, "n_dropped_rows", 0))
-
-    def seen(self, recording: Recording) -> Recording:
-        """With empty rows in between."""
-        return _Finer(recording, self.every)
-
-
-@dataclass(frozen=True)
-class _Finer(RecordingView):
-    every: int
-
-    def blocks(self) -> Iterator[Block]:
-        for block in self.recording.blocks():
-            n, d = block.values.shape
-            if not n:
-                yield block
-                continue
-            # What follows the block before has empty rows before its first one, too.
-            first = 0 if block.starts_segment else self.every - 1
-            values = np.full((first + (n - 1) * self.every + 1, d), np.nan)
-            values[first :: self.every] = block.values
-            labels = None if block.labels is None else np.repeat(block.labels, self.every)[-len(values) :]
-            time = None if block.time is None else block.time * self.every - first
-            yield Block(values, block.starts_segment, labels, time)
 
 
 class CompleteRows(RecordingView):

@@ -148,10 +148,10 @@ class FactorModel:
         assert best is not None
         return best
 
-    def climb(self, start: FactorNetwork) -> FactorNetwork:
+    def climb(self, start: FactorNetwork, rounds: int = _ROUNDS) -> FactorNetwork:
         """Change edges and loads while the score falls; every hidden cause keeps two effects at least."""
         best = start
-        for _ in range(_ROUNDS):
+        for _ in range(rounds):
             support = self._better_edges(best)
             loaded = self._better_loads(best)
             tries = [(support, loaded), (support, best.loaded)]
@@ -257,19 +257,28 @@ _SHAKES = 40
 
 
 def score_with_exceptions(network: OrderResult, n: float, price: float) -> float:
-    """Score of a network whose noises have one variance but for exceptions, each at the price of a parameter.
+    """Score of a network whose noises have one variance but for exceptions, each at the price of a parameter."""
+    return _alike(network, n)[0] + price * float(network.support.sum())
+
+
+def _alike(network: OrderResult, n: float) -> tuple[float, int]:
+    """The lowest deviance of noises of which some have one variance, exceptions paid for, and how many these are.
 
     The variances that are alike are neighbours in size, so all such groups can be tried.
     """
     variances = np.sort(network.rss / n)
     d, logs = len(variances), np.log(variances)
-    costs = [
-        n * ((j - i) * np.log(variances[i:j].mean()) + logs[:i].sum() + logs[j:].sum())
-        + np.log(n) * (d - (j - i))
+    return min(
+        (
+            float(
+                n * ((j - i) * np.log(variances[i:j].mean()) + logs[:i].sum() + logs[j:].sum())
+                + np.log(n) * (d - (j - i))
+            ),
+            j - i,
+        )
         for i in range(d)
         for j in range(i + 1, d + 1)
-    ]
-    return float(min(costs)) + price * float(network.support.sum())
+    )
 
 
 def find_hidden_causes(
@@ -281,14 +290,16 @@ def find_hidden_causes(
 ) -> FactorNetwork | None:
     """Return the network with one or two hidden causes if they explain the moments better by `enough`, None if not.
 
-    Not looked for among fewer than 4 or more than 20 variables.
+    Not looked for among fewer than 4 or more than 20 variables, nor where more than half of the noises differ.
     """
     d = constraints.d
     if not may_be_looked_for(d):
         return None
     prices = Criterion(criterion.for_orders.c)
     price = prices.c * float(np.log(moments.n))
-    found = [OrderSearch(moments, constraints, prices, kind).run(2, rng) for kind in ("equal", "free")]
+    found = [OrderSearch(moments, constraints, prices, kind).run(0, rng) for kind in ("equal", "free")]
+    if 2 * max(_alike(network, moments.n)[1] for network in found) < d:
+        return None
     base = min(score_with_exceptions(network, moments.n, price) for network in found)
     search = _Search(FactorModel(moments, d, constraints, price), constraints, prices, rng)
     best = search.run(found[1], base + _HOPELESS)
@@ -307,10 +318,14 @@ class _Search:
 
     def run(self, network: OrderResult, hopeless: float) -> FactorNetwork | None:
         """The best network with hidden causes found from one without; None if all starts are worse than `hopeless`."""
-        starts = sorted((self.model.climb(s) for s in self._starts(network)), key=lambda s: s.score)
+        starts = self._starts(network)
+        for rounds in (2, 2, _ROUNDS):
+            # The best third goes on.
+            starts = sorted((self.model.climb(s, rounds) for s in starts), key=lambda s: s.score)
+            starts = starts[: max(len(starts) // 3, _FINALISTS)]
         if not starts or starts[0].score > hopeless:
             return None
-        best = min((self._reordered(start) for start in starts[:_FINALISTS]), key=lambda s: s.score)
+        best = min((self._reordered(start) for start in starts), key=lambda s: s.score)
         for shake in range(_SHAKES):
             other = self._turned(best) if shake % 4 == 3 else self._moved(best)
             if other is None:

@@ -1,7 +1,7 @@
 """From the moments of lagged rows, or of groups of columns, to a network: everything a server does after the one sum.
 
-`OrderLearner` searches with equal and with free noise variances, decides between them by BIC, averages over orders where
-the data are few, and says how firmly each edge is directed and whether the answer rests on the units.
+`OrderLearner` searches with equal and with free noise variances, decides between them by BIC, and says how firmly each edge
+is directed and whether the answer rests on the units. From resamples of the rows it says which edges come again (`Shares`).
 
 Directions: with free Gaussian noise variances, networks with the same adjacencies and the same unshielded colliders fit
 equally well (Verma and Pearl 1990). Lagged columns precede everything, so every edge from a lag is directed
@@ -35,17 +35,13 @@ from scipy.special import chdtrc, expit
 
 from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.constraints import EdgeConstraints, causes_first, has_cycle, strongest_acyclic
-from feddbn.core.orders.average import (
-    OrderPosterior,
-    average_orders,
-    average_priced,
-    average_within_order,
-    median_graph,
-)
+from feddbn.core.orders.doubts import common_effects
 from feddbn.core.orders.groups import Groups, fits_of
 from feddbn.core.orders.parents import MANY_NODES, Criterion, ParentRegressions, Parents
 from feddbn.core.orders.search import NoiseVariance, OrderResult, OrderSearch, search_order
+from feddbn.core.orders.shares import Shares
 from feddbn.core.statistics.moments import Moments, correlations, safe_roots
+from feddbn.core.statistics.parts import redrawn
 from feddbn.findings import Finding
 
 STRONG_EVIDENCE = 6.0
@@ -354,13 +350,8 @@ def explained_shares(scatter: FloatArray, C: FloatArray) -> FloatArray:
     return total
 
 
-FEW_ROWS = 200
-"""With free variances, above this many rows the single best network is reported: an average would leave out
-edges whose direction alone is open."""
-MOST_NODES_TO_AVERAGE = 40
-"""Orders of more variables than this are not averaged: sampling them takes longer than the search. Edges are
-then averaged within the order found. A fixed price per edge would let in more false ones the more columns there
-are to choose from; the average knows how rare edges are."""
+N_NETWORKS = 24
+"""Resamples; of more variables than `MANY_NODES` none are drawn."""
 
 
 @dataclass(frozen=True)
@@ -406,8 +397,8 @@ class Learned:
         How firmly each contemporaneous edge is directed.
     units
         Evidence on the units; None with free variances, which cannot depend on them.
-    posterior
-        Edge probabilities, over orders or given the order found.
+    shares
+        How many networks of resamples have each edge; None before there were any.
     score
         Criterion of the network.
     network
@@ -421,10 +412,16 @@ class Learned:
     noise: NoiseChoice
     orientation: tuple[EdgeOrientation, ...]
     units: UnitsCheck | None
-    posterior: OrderPosterior
     score: float
     network: OrderResult
     search: OrderSearch
+    shares: Shares | None = None
+
+    @property
+    def probability(self) -> FloatArray:
+        """((p+1) d, d) of each edge."""
+        assert self.shares is not None
+        return self.shares.probability
 
 
 @dataclass(frozen=True)
@@ -440,69 +437,65 @@ class OrderLearner:
     noise_variance: Literal["auto", "equal", "free"] = "auto"
     criterion: Criterion = field(default_factory=Criterion)
     n_restarts: int = 2
-    average: bool | Literal["auto"] = "auto"
     groups: Groups | None = None
 
     def learn(self, gram: Moments, limits: EdgeConstraints, rng: np.random.Generator) -> Learned:
         """Return the network of moments of lagged rows."""
-        d, n = limits.d, gram.n
-        fits = fits_of(gram, d, self.groups)
+        fits = fits_of(gram, limits.d, self.groups)
         searches, noise = choose_noise(
             gram, limits, self.criterion, self.noise_variance, self.n_restarts, rng, fits
         )
-        search, best = searches[noise.kind]
-        over_orders = self.average is True or (self.average == "auto" and d <= MOST_NODES_TO_AVERAGE)
-        if fits.is_priced:
-            best, asked = settle_directions(search, best)
-            posterior = average_priced(fits, search.criterion, best, limits, rng, over_orders)
-            if over_orders and not fits.has_equivalents and (n < FEW_ROWS or self.average is True):
-                best = search.adopt(median_graph(posterior.probability, limits.required))
-                asked = _ask(search, best)[0]
-            firm = firmness_of(best.support, asked)
-            return Learned(
-                best.support, best.order, noise, tuple(firm), None, posterior, best.score, best, search
-            )
-        averaged: OrderPosterior | None = None
-        if over_orders:
-            starts = _varied_starts(search, rng)
-            averaged = average_orders(fits, [*starts, best], limits, rng)
-        few, free = n < FEW_ROWS or noise.kind == "equal", noise.kind == "free"
-        if averaged is not None and (few or self.average is True):
-            # With free variances a direction may be open by nature; that is no doubt about the link.
-            median = median_graph(averaged.probability, limits.required, keep_links=free)
-            network = best = search.adopt(median)
-            firm = _posterior_directions(search, best, averaged)
-        else:
-            network, asked = settle_directions(search, best)
-            if averaged is None:
-                averaged = average_within_order(fits, network, limits)
-            if over_orders or self.average is False:
-                best = search.select_edges(network, self.criterion)
-            else:
-                best = search.adopt(median_graph(averaged.probability, limits.required))
-            firm = firmness_of(best.support, asked)
-        units = self._check_units(searches, noise, rng)
-        return Learned(
-            best.support, best.order, noise, tuple(firm), units, averaged, best.score, network, search
-        )
+        units = None if fits.is_priced else self._check_units(searches, noise, rng)
+        return self._learned(*searches[noise.kind], noise, units)
 
-    def learn_again(
-        self, gram: Moments, limits: EdgeConstraints, found: Learned, rng: np.random.Generator
-    ) -> OrderPosterior:
-        """Return the posterior of other rows of the same kind: noise, prior and where to begin are those found from all.
+    def _learned(
+        self, search: OrderSearch, best: OrderResult, noise: NoiseChoice, units: UnitsCheck | None
+    ) -> Learned:
+        network, asked = settle_directions(search, best)
+        best = network if search.regressions.is_priced else search.select_edges(network, self.criterion)
+        firm = tuple(firmness_of(best.support, asked))
+        return Learned(best.support, best.order, noise, firm, units, best.score, network, search)
 
-        One short chain does: many of these are averaged.
+    def narrowed(self, found: Learned, limits: EdgeConstraints) -> Learned:
+        """The network of the same moments under narrower limits, searched from the one found."""
+        old, criterion = found.search, self.criterion.for_orders
+        search = OrderSearch(old.moments, limits, criterion, found.noise.kind, old.regressions)
+        best = search.run_from(search.adopt(found.support & limits.allowed))
+        return self._learned(search, best, found.noise, found.units)
+
+    def replicated(
+        self,
+        found: Learned,
+        n: float,
+        limits: EdgeConstraints,
+        rng: np.random.Generator,
+        curves_direct: bool = False,
+    ) -> Learned:
+        """The same network with the shares of those that n normal rows lead to, distributed as those it was learned from.
+
+        A resample is searched with the noise that was chosen from all rows. A curve directs an edge where asked to.
         """
-        fits = fits_of(gram, limits.d, self.groups)
-        search = OrderSearch(gram, limits, self.criterion.for_orders, found.noise.kind, fits)
-        best, over_orders = search.run_from(found.network), found.posterior.n_orders > 1
-        if fits.is_priced:
-            return average_priced(fits, search.criterion, best, limits, rng, over_orders, *_SHORT_CHAIN)
-        prior = found.posterior.hyper
-        if not over_orders:
-            return average_within_order(fits, best, limits, prior=prior)
-        averaged = average_orders(fits, [best, found.network], limits, rng, 12, *_SHORT_CHAIN, prior=prior)
-        return averaged or average_within_order(fits, best, limits, prior=prior)
+        rows, d, kind = found.search.moments, limits.d, found.noise.kind
+        whole = Moments(n, rows.mean, rows.scatter * (n / rows.n))
+        if d > MANY_NODES:
+            fixed = compelled_edges(found.support, fixed_directions(found.search, found.support))
+            return replace(found, shares=Shares.of_one(found.support, whole, self.criterion.c, fixed))
+        networks = []
+        for _ in range(N_NETWORKS):
+            moments = redrawn(whole, rng)
+            fits = fits_of(moments, d, self.groups)
+            search = OrderSearch(moments, limits, self.criterion.for_orders, kind, fits)
+            best = search.run_shaken(found.network, rng)
+            if not fits.is_priced:
+                best = search.select_edges(best, self.criterion)
+            networks.append((best.support, _settled(search, best, curves_direct)))
+        shares = Shares.of(networks)
+        if self.groups is None or self.groups.edges is not None:
+            lines = whole.select(np.arange(len(limits.allowed)))
+            towards = common_effects(shares.links > 0.5, lines) & limits.allowed[:d]
+            for i, j in np.argwhere(towards).tolist():
+                shares = shares.directed(i, j, 1.0)
+        return replace(found, shares=shares)
 
     def _check_units(
         self, searches: Searches, noise: NoiseChoice, rng: np.random.Generator
@@ -529,101 +522,64 @@ class OrderLearner:
         return UnitsCheck(changed, shared, varsortability(best.support[:d], np.diag(moments.scatter)[:d]))
 
 
-_SHORT_CHAIN = (30, 1)
-"""Sweeps and chains for the orders of one resample."""
+def _settled(search: OrderSearch, found: OrderResult, curves_direct: bool) -> BoolArray:
+    """(d, d) the edges within a time step that more than an order directs: equivalence, limits, or a curve."""
+    d, fits = search.d, search.regressions
+    settled = compelled_edges(found.support, fixed_directions(search, found.support))
+    if fits.edges is None or not curves_direct:
+        return settled
+    for j, parents in enumerate(found.parents):
+        for t in parents:
+            rows = fits.edges[t]
+            if t >= len(found.support) and rows[0] < d:
+                settled[list(rows), j] = True
+    return settled
 
 
-def bagged(found: Learned, posteriors: Sequence[OrderPosterior], spread: float) -> Learned:
-    """The same network with the mean of the posteriors of resamples for its probabilities (Huggins and Miller 2023).
+def with_shapes(learned: Learned, dispersion: float = 1.0) -> Learned:
+    """The same with directions that the shape of the noise, or kinds of variables, decided; links are as probable as before.
 
-    A direction is as firm as the odds of the mean allow. What the shape of the noise decided is no part of these posteriors:
-    its score difference s is a sum over rows with a sampling variance of 4 s if the model is right, and of `spread` times
-    that as it is; so its share is the mean of 1 / (1 + exp(-(s + 2 sqrt((spread - 1) s) z) / 2)) over normal z.
+    Score differences count as many rows as others: fewer where parts of the rows differ more than chance.
     """
-    probability = np.mean([one.probability for one in posteriors], axis=0)
-    n_orders = sum(one.n_orders for one in posteriors)
-    firm = []
-    for e in found.orientation:
-        s = e.score_difference
-        if e.by_shape:
-            share = _mean_share(s, spread)
-        else:
-            there, back = probability[e.source, e.target], probability[e.target, e.source]
-            share = float(there / max(there + back, 1e-300))
-        odds = 2 * float(np.log(max(share, 1e-12) / max(1 - share, 1e-12)))
-        firm.append(e if np.isinf(s) else replace(e, score_difference=min(s, max(odds, 0.0))))
-    posterior = replace(found.posterior, probability=probability, n_orders=n_orders)
-    return replace(found, posterior=posterior, orientation=tuple(firm))
+    assert learned.shares is not None
+    shares = learned.shares
+    for e in learned.orientation:
+        if e.by_shape and e.score_difference / dispersion >= STRONG_EVIDENCE:
+            shares = shares.directed(e.source, e.target, float(expit(e.score_difference / dispersion / 2)))
+    return replace(learned, shares=shares)
 
 
-def spread_of(found: Learned, full: Moments, replicates: Sequence[Moments]) -> tuple[float, float]:
-    """How much more weights, and all of a network, vary over resamples than its model knows: ratios of variances, at least 1.
-
-    The mean over all weights, less a standard error; where equal variances decide, the second is also over logs of the noise
-    variances.
-    """
-    q, d = found.support.shape
-    lines = [moments.select(np.arange(q)) for moments in (full, *replicates)]
-    fitted = [refit(one, found.support) for one in lines]
-    weights = np.var([one[0] for one in fitted[1:]], axis=0, ddof=1)
-    logs = np.var([np.log(np.maximum(one[2], 1e-300)) for one in fitted[1:]], axis=0, ddof=1)
-    ratios = []
-    for j in range(d):
-        S = np.flatnonzero(found.support[:, j])
-        known = fitted[0][2][j] * np.diag(np.linalg.pinv(full.scatter[np.ix_(S, S)], hermitian=True))
-        ratios.append(weights[S, j][known > 0] / known[known > 0])
-    every = [np.concatenate(ratios), *([logs * full.n / 2] if found.noise.kind == "equal" else [])]
-    less = [1 + np.sqrt(2 / (max(len(replicates) - 1, 1) * max(len(one), 1))) for one in every]
-    means = [float(one.mean()) / by for one, by in zip(every, less, strict=True) if len(one)]
-    return max(1.0, *means[: len(every[0]) > 0], 1.0), max(1.0, *means, 1.0)
-
-
-def _mean_share(difference: float, spread: float) -> float:
-    """The mean over resamples of the probability that a score difference stands for."""
-    if not np.isfinite(difference):
-        return 1.0
-    z, weight = np.polynomial.hermite_e.hermegauss(40)
-    drawn = difference + 2 * np.sqrt(difference * (spread - 1)) * z
-    return float(weight @ expit(drawn / 2) / weight.sum())
-
-
-def with_directions(posterior: OrderPosterior, orientation: Sequence[EdgeOrientation]) -> OrderPosterior:
-    """The posterior with directions that the shape of the noise decided; a link is as probable as before."""
-    probability = posterior.probability.copy()
-    for e in orientation:
-        if e.by_shape:
-            i, j = e.source, e.target
-            both = min(float(probability[i, j] + probability[j, i]), 1.0)
-            share = float(expit(e.score_difference / 2))
-            probability[i, j], probability[j, i] = both * share, both * (1 - share)
-    return replace(posterior, probability=probability)
+def with_directions(learned: Learned, before: Learned, factor: float) -> Learned:
+    """The same with directions that the shape of the noise gave an earlier network, their evidence divided by a factor."""
+    told = [
+        replace(e, score_difference=e.score_difference / factor) for e in before.orientation if e.by_shape
+    ]
+    pairs = {frozenset((e.source, e.target)) for e in told}
+    others = [e for e in learned.orientation if frozenset((e.source, e.target)) not in pairs]
+    return replace(learned, orientation=(*others, *told))
 
 
 def agreed(learned: Learned, limits: EdgeConstraints) -> Learned:
-    """The network that agrees with its probabilities: every edge has one half or more, and none above one half is missing.
+    """The network that agrees with its probabilities: every edge, or link, above one half, and no other.
 
-    A link counts by the sum of its two directions, and is written in the likelier one, which is open if it alone has less
-    than one half. Required edges stay; of edges that form a cycle the least probable stay out.
+    A link is written in its likelier direction, else as most networks have it. Required edges stay; of edges that form a
+    cycle the least probable stay out.
     """
-    p, d, search = learned.posterior.probability, learned.support.shape[1], learned.search
-    # Rounding must not decide about halves.
-    likely = p > 0.5 + _ROUNDING
-    support = limits.required | likely | (learned.support & (p >= 0.5 - _ROUNDING))
-    within, now = p[:d], learned.support[:d]
-    presence = within + within.T
-    ahead = (within > within.T + _ROUNDING) | ((np.abs(within - within.T) <= _ROUNDING) & now)
-    linked = (presence >= 0.5 - _ROUNDING) & (now | now.T) & ahead & limits.allowed[:d]
-    support[:d] = limits.required[:d] | ((likely[:d] | linked) & ~limits.required[:d].T)
+    shares, d, search = learned.shares, learned.support.shape[1], learned.search
+    assert shares is not None
+    p = shares.probability
+    # What all rows say decides between directions that resamples have equally often.
+    key = p[:d] + 1e-3 * shares.edges[:d] + 1e-6 * learned.support[:d]
+    support = limits.required | (p > 0.5 + _ROUNDING)
+    linked = (shares.links > 0.5 + _ROUNDING) & limits.allowed[:d] & ((key > key.T) | ~limits.allowed[:d].T)
+    support[:d] = limits.required[:d] | (linked & ~limits.required[:d].T)
     if has_cycle(support[:d]):
-        support[:d] = strongest_acyclic(np.where(support[:d], within, -1.0), limits.required[:d])
-    known = {(e.source, e.target): e for e in learned.orientation}
-    # What joins or turns only now is open, unless limits direct it.
-    table = [
-        known.get((i, j), EdgeOrientation(i, j, 0.0 if limits.allowed[j, i] else np.inf))
-        for i, j in np.argwhere(support[:d]).tolist()
-    ]
-    if not (support != learned.support).any():
-        return replace(learned, orientation=only_likely(table, p))
+        support[:d] = strongest_acyclic(np.where(support[:d], key, -1.0), limits.required[:d])
+    table = []
+    for i, j in np.argwhere(support[:d]).tolist():
+        odds = 2 * float(np.log(max(p[i, j], 1e-12) / max(p[j, i], 0.5 / shares.n)))
+        difference = max(odds, STRONG_EVIDENCE) if shares.told[i, j] else 0.0
+        table.append(EdgeOrientation(i, j, difference if limits.allowed[j, i] else np.inf))
     edges, parents = search.regressions.edges, []
     for j in range(d):
         rows = np.flatnonzero(support[:, j]).tolist()
@@ -639,27 +595,9 @@ def agreed(learned: Learned, limits: EdgeConstraints) -> Learned:
         network = OrderResult(
             order, tuple(parents), rss, search.score_of(parents), network.noise_variance, support
         )
+    score = search.score_of(parents)
     return replace(
-        learned,
-        support=support,
-        order=order,
-        orientation=only_likely(table, p),
-        score=search.score_of(parents),
-        network=network,
-    )
-
-
-def only_likely(
-    orientation: Sequence[EdgeOrientation], probability: FloatArray
-) -> tuple[EdgeOrientation, ...]:
-    """The same, with no direction settled that has less than one half; what limits direct stays."""
-    return tuple(
-        replace(e, score_difference=0.0)
-        if e.oriented
-        and np.isfinite(e.score_difference)
-        and probability[e.source, e.target] < 0.5 - _ROUNDING
-        else e
-        for e in orientation
+        learned, support=support, order=order, orientation=tuple(table), score=score, network=network
     )
 
 
@@ -735,32 +673,6 @@ def firmness_of(support: BoolArray, asked: Sequence[EdgeOrientation]) -> list[Ed
     known = {(e.source, e.target): e for e in asked}
     edges = np.argwhere(support[: support.shape[1]]).tolist()
     return [known.get((i, j), EdgeOrientation(i, j, 0.0)) for i, j in edges]
-
-
-def _varied_starts(search: OrderSearch, rng: np.random.Generator) -> list[OrderResult]:
-    """Local optima of a lenient criterion, best first; they nominate the columns of the average's tables."""
-    lenient = search.like(Criterion(c=1.0))
-    found = [lenient.run(0, rng)]
-    for _ in range(3):
-        found.append(lenient.run_shaken(found[0], rng))
-    return sorted(found, key=lambda result: result.score)
-
-
-def _posterior_directions(
-    search: OrderSearch, best: OrderResult, posterior: OrderPosterior
-) -> list[EdgeOrientation]:
-    """Twice the log posterior odds of each edge against its reversal."""
-    d = search.d
-    fixed = fixed_directions(search, best.support)
-    compelled = compelled_edges(best.support, fixed)
-    free = best.noise_variance == "free"
-    table = []
-    for i, j in np.argwhere(best.support[:d]):
-        odds = posterior.probability[i, j] / max(posterior.probability[j, i], 1e-12)
-        difference = 0.0 if free and not compelled[i, j] else max(2 * float(np.log(odds)), 0.0)
-        difference = np.inf if fixed[i, j] else difference
-        table.append(EdgeOrientation(int(i), int(j), float(difference)))
-    return table
 
 
 MOST_OPEN = 10

@@ -43,6 +43,7 @@ from itertools import chain
 from typing import ClassVar, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.linalg.lapack import dpotrf, dpotri, dtrtri
 from scipy.special import gammaln
 
@@ -355,14 +356,16 @@ class Criterion:
             price += 2 * self.gamma * _log_binomial(n_lags * d * d, n_lagged)
         return float(price)
 
-    def marginal(self, n: float, d: int, n_lags: int, n_present: int, n_lagged: int) -> FloatArray:
-        """((p+1) d,) price of one edge more or less at that size; never below AIC's 2."""
+    def marginal(
+        self, n: float, d: int, n_lags: int, n_present: ArrayLike, n_lagged: ArrayLike
+    ) -> FloatArray:
+        """(..., (p+1) d) price of one edge more or less at that size, or at each of these; never below AIC's 2."""
         base = self.c * np.log(n)
         prices = []
         for possible, used in ((d * (d - 1) / 2, n_present), (n_lags * d * d, n_lagged)):
-            odds = (possible - used + 0.5) / (used + 0.5)
-            prices.append(max(base + 2 * self.gamma * np.log(max(odds, 1e-12)), 2.0))
-        return np.repeat(prices, [d, n_lags * d])
+            odds = (possible - np.asarray(used) + 0.5) / (np.asarray(used) + 0.5)
+            prices.append(np.maximum(base + 2 * self.gamma * np.log(np.maximum(odds, 1e-12)), 2.0))
+        return np.repeat(np.stack(prices, axis=-1), [d, n_lags * d], axis=-1)
 
 
 def _log_binomial(total: float, chosen: float) -> float:

@@ -32,9 +32,6 @@ site's own data does not, but it errs if these are few. So both are tried. A sin
 others pull it to; therefore ORDER and SEARCHED each have a C of their own. Orders that were searched on few rows
 contradict each other; therefore, before the two are compared, CHOSEN lets every site take the common order or its first
 one instead. LASSO goes on with whichever has the lower objective: the sum of the sites' gains tells (docs/pfdbnl.md).
-
-**Clusters.** With M clusters of sites C is (M, q, d). A site puts its change into the slot of its cluster and zeros into
-the others. So the answer is still one sum, and the server does not learn which site is in which cluster.
 """
 
 from __future__ import annotations
@@ -47,7 +44,7 @@ from feddbn.core.arrays import FloatArray
 from feddbn.core.penalised.path import FOLLOW, RoundRecord, RunOptions, Stage, StagedPath, Status
 from feddbn.core.penalised.personal_site import PersonalRound
 
-# What a participant adds after its (M, q, d) change: three residual norms, h, its objective, its gain by the second start.
+# What a participant adds after its (q, d) change: three residual norms, h, its objective, its gain by the second start.
 N_NUMBERS = 6
 # Starts whose objectives differ by less, relatively, are equal: the way back would be for nothing.
 _TIE = 1e-6
@@ -87,13 +84,12 @@ class PersonalRun(StagedPath):
     patience = 3.0
     most_acyclic = 150.0
 
-    def __init__(self, options: PersonalOptions, n_sites: int, n_slots: int = 1) -> None:
+    def __init__(self, options: PersonalOptions, n_sites: int) -> None:
         super().__init__(options)
         self.options = options
-        self.n_sites, self.n_slots = n_sites, n_slots
-        shape = (n_slots, *options.penalty.shape)
-        self.C, self._total = np.zeros(shape), np.zeros(shape)
-        self.held = np.zeros((n_slots, 1, 1))
+        self.n_sites = n_sites
+        self.C, self._total = np.zeros_like(options.penalty), np.zeros_like(options.penalty)
+        self.held = 0.0
         self.serial = 0
         self._unit = 1.0
         self._gains: list[float] = []
@@ -101,9 +97,8 @@ class PersonalRun(StagedPath):
 
     @property
     def shared(self) -> FloatArray:
-        """(q, d) mean over all sites that joined, whatever their slot."""
-        mean: FloatArray = self._total.sum(axis=0) / np.maximum(self.held.sum(axis=0), 1.0)
-        return mean if self.options.is_running else self.C.mean(axis=0)
+        """(q, d) mean over all sites that joined."""
+        return self._total / max(self.held, 1.0) if self.options.is_running else self.C
 
     def rules(self) -> PersonalRound:
         """Return what this round asks of the participants."""
@@ -128,11 +123,11 @@ class PersonalRun(StagedPath):
         size, share = self.C.size, n_participants / self.n_sites
         self.rho2_before = self.rho2
         primal, split, moved, h, objective, gain = total[size : size + N_NUMBERS].tolist()
-        self.held = self.held + np.round(total[size + N_NUMBERS :]).reshape(self.held.shape)
+        self.held += round(float(total[size + N_NUMBERS]))
         before = self.C
         self.C = self._averaged(total[:size].reshape(before.shape), n_participants)
         self._time += share
-        step = float(np.sum(self.options.metric[:, None] * (self.C - before) ** 2)) / self.n_slots
+        step = float(np.sum(self.options.metric[:, None] * (self.C - before) ** 2))
         h /= n_participants
         primal = float(np.sqrt(max(primal + split, 0.0) / n_participants))
         dual = float(np.sqrt(max(moved, 0.0) / n_participants + step))
@@ -141,7 +136,7 @@ class PersonalRun(StagedPath):
                 self.round, self.stage.value, h, primal, dual, objective, self.rho1, self.rho2, n_participants
             )
         )
-        scale = float(np.sqrt(np.sum(self.options.metric[:, None] * self.C * self.C) / self.n_slots))
+        scale = float(np.sqrt(np.sum(self.options.metric[:, None] * self.C * self.C)))
         residual = max(primal, dual) / max(1.0, scale)
         if self.stage is Stage.ACYCLIC:
             self._tighten(h, residual <= FOLLOW, share)
@@ -149,7 +144,7 @@ class PersonalRun(StagedPath):
             self._gains.append(gain)
         elif self.stage is Stage.WARM:
             # Acyclicity competes with what is left when nothing forbids cycles: that sets its unit.
-            self._unit = objective / (n_participants * self.C.shape[2])
+            self._unit = objective / (n_participants * self.C.shape[1])
         if self._stage_is_finished(residual, h):
             self._next_stage()
         if not self.is_done:
@@ -159,8 +154,7 @@ class PersonalRun(StagedPath):
         if not self.options.is_running:
             return change / n_participants
         self._total = self._total + change
-        mean: FloatArray = self._total / np.maximum(self.held, 1.0)
-        return mean
+        return self.shared
 
     def _stage_is_finished(self, residual: float, h: float) -> bool:
         options = self.options

@@ -17,9 +17,11 @@ Known weakness: neighbouring lagged rows hold the same cells; each row is comple
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.sparse import block_diag
 
 from feddbn.core.arrays import BoolArray, FloatArray, IntArray
 from feddbn.core.statistics.moments import Moments, correlations, nearest_positive
@@ -57,7 +59,7 @@ def pairwise_sums(rows: FloatArray, basis: FloatArray | None = None) -> tuple[Fl
     if basis is not None:
         Q = _orthonormal(basis)
         present &= present.sum(axis=0) > Q.shape[1]
-        values -= Q @ _own_coefficients(values, present, Q)
+        values -= Q @ own_coefficients(values, present, Q)
         values[~present] = 0.0
     seen = present.astype(np.float64)
     return seen.T @ seen, values.T @ values
@@ -138,11 +140,15 @@ def seldom_together(counts: FloatArray, d: int) -> tuple[tuple[int, int, int], .
     return tuple(sorted((i, j, lag) for i, j, lag in places if lag or i < j))
 
 
+Bases = FloatArray | Sequence[FloatArray]
+"""Nuisance columns (n, k) of the rows of a recording; or of several, one after the other."""
+
+
 def expected_moments(
     rows: FloatArray,
     covariance: FloatArray,
     mean: FloatArray | None = None,
-    basis: FloatArray | None = None,
+    basis: Bases | None = None,
 ) -> Moments:
     """Return the expected moments of the rows given their present cells: one E-step of EM for Gaussian rows.
 
@@ -155,37 +161,77 @@ def expected_moments(
     mean
         (q,) what it knows about the mean; None: 0. Not used with a basis.
     basis
-        (n, k) nuisance columns of this recording. Their coefficients are estimated from the completed rows, under
-        `covariance`, until they settle; the result is of the rows off the basis and has mean 0. A column with no
-        more present cells than the basis has directions is explained completely; its cells count as missing.
+        Nuisance columns of recordings. Their coefficients are estimated from the completed rows, under `covariance`,
+        until they settle; the result is of the rows off the basis and has mean 0. A column with no more present cells than
+        the basis has directions is explained completely; its cells count as missing.
     """
-    kept = ~np.isnan(rows).all(axis=1)
+    done = _completed(rows, covariance, mean, basis)
+    if not len(done.kept):
+        return Moments.empty(rows.shape[1])
+    if basis is not None:
+        scatter = done.rows.T @ done.rows + done.patterns.spread()
+        return Moments(float(len(done.rows)), np.zeros(rows.shape[1]), scatter)
+    moments = Moments.of_rows(done.rows)
+    return Moments(moments.n, moments.mean + done.centre, moments.scatter + done.patterns.spread())
+
+
+def expected_parts(
+    rows: FloatArray,
+    parts: IntArray,
+    covariance: FloatArray,
+    mean: FloatArray | None = None,
+    basis: Bases | None = None,
+) -> Iterator[tuple[int, Moments]]:
+    """Yield what `expected_moments` returns of the rows (n, q) of each part (n,); they add up to that of all rows."""
+    done = _completed(rows, covariance, mean, basis)
+    parts = parts[done.kept]
+    for k in np.unique(parts).tolist():
+        is_in = parts == k
+        moments = Moments.of_rows(done.rows[is_in])
+        spread = _Patterns(done.absent[is_in], covariance).spread()
+        yield k, Moments(moments.n, moments.mean + done.centre, moments.scatter + spread)
+
+
+class _Completed(NamedTuple):
+    """Rows less their centre, or off their basis, with conditional means in missing cells; which of all rows they are."""
+
+    rows: FloatArray
+    kept: IntArray
+    absent: BoolArray
+    centre: FloatArray
+    patterns: _Patterns
+
+
+def _completed(
+    rows: FloatArray, covariance: FloatArray, mean: FloatArray | None, basis: Bases | None
+) -> _Completed:
+    kept, directions = np.flatnonzero(~np.isnan(rows).all(axis=1)), list[FloatArray]()
+    if basis is not None:
+        rows, kept, start = rows.copy(), np.zeros(0, dtype=np.intp), 0
+        for own in [basis] if isinstance(basis, np.ndarray) else basis:
+            part = rows[start : start + len(own)]
+            while True:
+                there = np.flatnonzero(~np.isnan(part).all(axis=1))
+                Q = _orthonormal(own[there])
+                n_present = (~np.isnan(part)).sum(axis=0)
+                thin = (n_present > 0) & (n_present <= Q.shape[1])
+                if not thin.any():
+                    break
+                part[:, thin] = np.nan
+            kept = np.concatenate([kept, start + there])
+            directions.append(Q)
+            start += len(own)
     rows = rows[kept]
-    n, q = rows.shape
-    if n == 0:
-        return Moments.empty(q)
-    Q = None if basis is None else _orthonormal(basis[kept])
     absent = np.isnan(rows)
-    if Q is not None:
-        n_present = n - absent.sum(axis=0)
-        thin = (n_present > 0) & (n_present <= Q.shape[1])
-        if thin.any():
-            assert basis is not None
-            return expected_moments(np.where(thin, np.nan, rows), covariance, None, basis[kept])
-    if not absent.any():
-        if Q is None:
-            return Moments.of_rows(rows)
-        left = rows - Q @ (Q.T @ rows)
-        left -= Q @ (Q.T @ left)
-        return Moments(float(n), np.zeros(q), left.T @ left)
+    centre = np.zeros(rows.shape[1]) if mean is None or basis is not None else mean
     patterns = _Patterns(absent, covariance)
-    if Q is None:
-        centre = np.zeros(q) if mean is None else mean
-        filled = patterns.fill(rows - centre)
-        moments = Moments.of_rows(filled)
-        return Moments(moments.n, moments.mean + centre, moments.scatter + patterns.spread())
-    left = _off_basis(rows, Q, patterns)
-    return Moments(float(n), np.zeros(q), left.T @ left + patterns.spread())
+    if not len(rows):
+        whole = rows
+    elif basis is None:
+        whole = patterns.fill(rows - centre)
+    else:
+        whole = _off_basis(rows, directions, patterns)
+    return _Completed(whole, kept, absent, centre, patterns)
 
 
 def known_pairs(rows: FloatArray, covariance: FloatArray) -> FloatArray:
@@ -254,7 +300,7 @@ class _Patterns:
             start = stop
 
     def fill(self, centred: FloatArray) -> FloatArray:
-        """(n, q) the centred rows with conditional means in the missing cells, in the units of the rows."""
+        """(n, q) the centred rows with conditional means in the missing cells; others are to the bit as they were."""
         z = np.where(self._absent, 0.0, centred) / self.root
         for first, stop, cells, C in self._batches():
             m = cells.shape[1]
@@ -265,7 +311,7 @@ class _Patterns:
                 cell = cells[pattern]
                 pull = np.take_along_axis(z[which] @ self.K, cell, axis=1)
                 z[which[:, None], cell] = -(C[pattern] @ pull[:, :, None])[:, :, 0]
-        return z * self.root
+        return np.where(self._absent, z * self.root, centred)
 
     def square(self, a: FloatArray, b: FloatArray | None = None) -> float:
         """Sum of ``a K b'`` over rows, in units of the columns."""
@@ -294,15 +340,18 @@ class _Patterns:
         return total
 
 
-def _off_basis(rows: FloatArray, Q: FloatArray, patterns: _Patterns) -> FloatArray:
-    """(n, q) completed rows off the basis, whose coefficients fit the present cells best.
+def _off_basis(rows: FloatArray, bases: Sequence[FloatArray], patterns: _Patterns) -> FloatArray:
+    """(n, q) completed rows off the bases of recordings, whose coefficients fit the present cells best.
 
-    Taking what the basis has of completed rows off them, again and again, leads there slowly where much is missing. It is a
+    Taking what a basis has of completed rows off them, again and again, leads there slowly where much is missing. It is a
     step towards the solution of a positive system in the precision of the columns: conjugate gradients take few of them.
     """
     present = ~np.isnan(rows)
     values = np.where(present, rows, 0.0)
-    coefficients = _own_coefficients(values, present, Q)
+    Q: Any = block_diag(bases, format="csr")
+    cuts = np.cumsum([len(one) for one in bases])[:-1]
+    parts = zip(np.split(values, cuts), np.split(present, cuts), bases, strict=True)
+    coefficients = np.concatenate([own_coefficients(*part) for part in parts])
     left = patterns.fill(values - Q @ coefficients)
     change = Q.T @ left
     direction, size = change, patterns.square(change)
@@ -316,10 +365,10 @@ def _off_basis(rows: FloatArray, Q: FloatArray, patterns: _Patterns) -> FloatArr
         before, size = size, patterns.square(change)
         direction = change + size / before * direction
     left = patterns.fill(values - Q @ coefficients)
-    return left - Q @ (Q.T @ left)
+    return np.asarray(left - Q @ (Q.T @ left))
 
 
-def _own_coefficients(values: FloatArray, present: BoolArray, Q: FloatArray) -> FloatArray:
+def own_coefficients(values: FloatArray, present: BoolArray, Q: FloatArray) -> FloatArray:
     """(k, q) least-squares coefficients of each column over its present cells; absent values are 0."""
     n, k = Q.shape
     q = values.shape[1]

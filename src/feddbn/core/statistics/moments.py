@@ -6,11 +6,6 @@ cancel. Only `to_sums` / `from_sums` use raw sums, because raw sums are what add
 Columns that follow exactly from others: columns are taken one after another. A column that those before leave next to
 nothing of (`COLLINEAR` of its variance) is dependent; it is left out, so that the ones after are compared with
 independent columns only. On clean data one Cholesky factor per question shows that there is nothing to look for.
-
-Resamples: which blocks one contains, as counts, so that its sums are weighted sums of block sums. Rows ``z_t = [x_t, ...,
-x_{t-p}]`` already hold their lags, so cutting between two of them never breaks a lag. Non-overlapping blocks (Carlstein
-1986) keep the dependence between neighbouring rows and make a resample cheap: with the sums of every block in a matrix
-``S`` (m, L), the sums of all resamples are ``counts @ S``, without reading a row again.
 """
 
 from __future__ import annotations
@@ -21,12 +16,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf
 
 from feddbn.core.arrays import FloatArray, IntArray, by_row
 from feddbn.core.designs.recordings import Block, Stretch, stretches
-from feddbn.errors import ParameterError
 from feddbn.findings import Finding
 from feddbn.settings import word
 
@@ -419,66 +412,6 @@ def _explained(R: FloatArray, root: FloatArray, column: int, others: list[int]) 
     chosen = [others[k] for k in parts]
     weights = [float(beta[k] * root[column] / root[others[k]]) for k in parts]
     return Dependence(column, tuple(int(m) for m in chosen), tuple(weights)) if parts else None
-
-
-RESAMPLINGS = ("bootstrap", "stability")
-
-
-def cube_root_length(n_rows: int) -> int:
-    """Block length ``ceil(n^(1/3))``: the rate that balances bias and variance of a block bootstrap
-    variance.
-    """
-    return max(1, int(np.ceil(round(n_rows ** (1 / 3), 9))))
-
-
-def block_sizes(n_rows: int, block_length: int) -> NDArray[np.int64]:
-    """Sizes of the blocks that `n_rows` consecutive rows are cut into: as near to `block_length` as equal
-    sizes allow.
-    """
-    if n_rows == 0:
-        return np.zeros(0, dtype=np.int64)
-    n_blocks = max(1, round(n_rows / block_length))
-    sizes = np.full(n_blocks, n_rows // n_blocks, dtype=np.int64)
-    sizes[: n_rows % n_blocks] += 1
-    return sizes
-
-
-def block_sums(rows: FloatArray, sizes: NDArray[np.int64], origin: FloatArray) -> FloatArray:
-    """(m, L) `Moments.to_sums` of each block of consecutive rows (n, q), all blocks of one size in one
-    product.
-    """
-    q = rows.shape[1]
-    sums = np.empty((len(sizes), sums_length(q)))
-    upper = np.triu_indices(q)
-    centred = rows - origin
-    starts = np.cumsum(sizes) - sizes
-    for size in np.unique(sizes):
-        which = np.flatnonzero(sizes == size)
-        blocks = centred[starts[which, None] + np.arange(size)]
-        sums[which, 0] = size
-        sums[which, 1 : 1 + q] = blocks.sum(axis=1)
-        sums[which, 1 + q :] = (blocks.transpose(0, 2, 1) @ blocks)[:, upper[0], upper[1]]
-    return sums
-
-
-def resample_counts(
-    n_blocks: int, resampling: str, second: bool, rng: np.random.Generator
-) -> NDArray[np.float64]:
-    """(n_blocks,) how often each block is in the resample.
-
-    ``"bootstrap"`` draws n_blocks times with replacement. ``"stability"`` takes half of the blocks; with
-    `second` and a generator in the same state it takes the other half (complementary pairs, Shah and
-    Samworth 2013). An odd block goes to either half by a coin, so that a single block is in or out.
-    """
-    if resampling == "bootstrap":
-        return np.bincount(rng.integers(n_blocks, size=n_blocks), minlength=n_blocks).astype(np.float64)
-    if resampling != "stability":
-        raise ParameterError(f"resampling must be one of {', '.join(RESAMPLINGS)}, got {resampling!r}.")
-    order = rng.permutation(n_blocks)
-    half = (n_blocks + int(rng.integers(2))) // 2
-    counts = np.full(n_blocks, float(second))
-    counts[order[:half]] = float(not second)
-    return counts
 
 
 RULES = ("one-standard-error", "best")

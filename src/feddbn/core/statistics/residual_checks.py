@@ -201,8 +201,8 @@ class ResidualChecks:
     arch
         (d,) correlation of each residual's square with that a row before, beyond what autocorrelation explains.
     volatility, shared, volatility_p
-        (d,) mean product of a residual's square with those of others and of earlier rows, and the mean for two residuals
-        of one row: 1 if variances are constant; p-value that squares do not go together.
+        (d,) mean product of a residual's square with those of others and of earlier rows: 1 if variances are constant; mean
+        correlation of the squares of two residuals of one row; p-value that squares do not go together.
     thirds, thirds_p
         (3, d) mean square in each third of the recordings, and the p-value that they are alike.
     spread, spread_p
@@ -358,7 +358,8 @@ def _echoes(sums: ResidualSums, weights: FloatArray) -> FloatArray:
 def _volatility(
     sums: ResidualSums, kurtosis: FloatArray, pairs: FloatArray, correlations: FloatArray
 ) -> tuple[FloatArray, FloatArray, float, float]:
-    """Own correlations of squares a row apart, mean products of squares, those of a row, and the p-value that these are 1.
+    """Own correlations of squares a row apart, mean products of squares, the mean correlation of those of a row, and the
+    p-value that squares do not go together.
 
     The correlation of squares of independent residuals times the root of their number is standard normal. Where
     residuals themselves correlate by r, their squares do for that reason alone: a mean product of 1 + 2 r^2 is no more.
@@ -379,7 +380,8 @@ def _volatility(
     # Causes of the same row are made of other residuals of that row, lagged ones of earlier residuals.
     ratio[0][np.diag_indices(d)] = 0.0
     volatility = ratio.sum(axis=(0, 2)) / (len(ratio) * d - 1)
-    shared = float(ratio[0].sum()) / (d * (d - 1)) if d > 1 else 1.0
+    # Tails that are heavy by themselves make mean products vary much; a correlation knows how much.
+    shared = float(correlation[0][~np.eye(d, dtype=bool)].mean()) if d > 1 else 0.0
     return np.diag(correlation[1]).copy(), volatility, shared, p
 
 

@@ -27,6 +27,7 @@ from scipy.fft import rfft
 
 from feddbn.core.arrays import BoolArray, FloatArray, may_lack_cells
 from feddbn.core.designs.recordings import stack_lags
+from feddbn.core.statistics.missing import own_coefficients
 from feddbn.findings import Finding
 
 N_FREQUENCIES = 1025
@@ -57,19 +58,16 @@ def _slow_basis(n: int, periods: tuple[float, ...]) -> FloatArray:
 
 def without_slow_part(values: FloatArray, periods: tuple[float, ...] = ()) -> FloatArray:
     """The rows of a recording without a cubic in time and cycles, or if they are few without their mean; NaN stays NaN."""
-    n, d = values.shape
+    n = len(values)
     absent = np.isnan(values) if may_lack_cells(values) else None
     if absent is None or not absent.any():
         Q = _slow_basis(n, periods) if n <= _KEPT_ROWS else np.linalg.qr(_slow_columns(n, periods))[0]
         slow = Q @ (Q.T @ values)
         return np.subtract(values, slow, out=slow)
-    B, rest = _slow_columns(n, periods), np.full_like(values, np.nan)
-    for j in range(d):
-        here = ~absent[:, j]
-        if here.sum() > B.shape[1]:
-            coefficients = np.linalg.lstsq(B[here], values[here, j], rcond=None)[0]
-            rest[here, j] = values[here, j] - B[here] @ coefficients
-    return rest
+    Q = _slow_basis(n, periods)
+    present = ~absent & (np.sum(~absent, axis=0) > Q.shape[1])
+    slow = Q @ own_coefficients(np.where(present, values, 0.0), present, Q)
+    return np.where(present, values - slow, np.nan)
 
 
 def periodogram(rest: FloatArray) -> tuple[FloatArray, float]:

@@ -37,14 +37,11 @@ from feddbn.federation.protocol.site import Channel, Guard, Here
 from feddbn.federation.protocol.study import Study
 from feddbn.federation.protocol.task import Task, View, task_digest
 from feddbn.federation.sums.gram import (
-    GramQuestion,
     design_moments,
     local_block_moments,
     local_moments,
-    unit_sizes,
 )
 from feddbn.federation.sums.in_view import CountsQuestion, parts_in_view, rows_to_leave_out, view_key
-from feddbn.federation.sums.lags import LagCountsQuestion, LagsQuestion
 from feddbn.privacy.policy import SitePolicy
 
 MOST_VARIANCE = 100.0
@@ -242,62 +239,8 @@ def counted_rows(recordings: Iterable[Recording], n_lags: int) -> tuple[int, int
     return n_complete, n_rows - n_complete
 
 
-class LagGuard(Guard):
-    """Tells products of readings only where many readings of this site take part, and few products against its readings.
-
-    Zeros stand for all others. Whoever knows when readings were made knows which of them are in which sum, so that an answer
-    is as many equations about them as it has products that are not zero. These stay below half of the readings that all sites
-    of a sum have: below half of this site's own, times `min_sites` under masks, and every site keeps to that. Where they
-    would be more, a product needs more readings. Which products a question leaves out by itself does not matter: another
-    may ask for these.
-
-    Parameters
-    ----------
-    policy
-        The owner's rules.
-    """
-
-    def __init__(self, policy: SitePolicy) -> None:
-        self._policy = policy
-        self._n_sites = 1
-
-    def before(self, task: Task, state: Mapping[str, np.ndarray], channel: Channel) -> None:
-        """Remember whether only a sum over sites can be read."""
-        self._n_sites = self._policy.min_sites if channel.masked else 1
-
-    def reads(self, here: Here, task: Task) -> tuple[Here, Task]:
-        """Leave out what is seldom."""
-        question = task.question
-        if not isinstance(question, LagsQuestion | LagCountsQuestion) or question.abstains(here.state):
-            return here, task
-        n_readings = question.n_readings(here.data)
-        least = max(self._policy.min_rows, getattr(question, "least", 0))
-        # Each reading is with itself in the first bin; of two read together the product is told twice.
-        once = np.concatenate([n_readings[0][np.triu_indices(question.d)], n_readings[1:].ravel()])
-        most = int(np.trace(n_readings[0])) * self._n_sites // CELLS_PER_NUMBER
-        if most < len(once):
-            least = max(least, int(np.sort(once)[::-1][most]) + 1)
-        if isinstance(question, LagCountsQuestion):
-            return here, replace(task, question=replace(question, least=least))
-        return here, replace(task, question=question.telling(n_readings >= least))
-
-
-# How many resamples a site answers, over all runs, before they tell its recordings or blocks apart.
-#
-# A resample is a sum of the site's units (recordings, or blocks of rows) with small whole numbers for weights. The
-# weights are the site's secret, but E sums of N units with E >= N span what the units span, and whole numbers can be
-# found by lattice methods. So sums are counted as if the weights were known. E equations in the N unknown units of s
-# sites can be combined so that E - 1 units vanish, and with them up to s - 1 more, because the weights of a site always
-# have the same sum. What is left must hold at least `min_rows` rows. Every site of a masked sum keeps to
-#
-#     E <= s (n - m) + 1,
-#
-# with its n units, any m of which hold `min_rows` rows, and s = `min_sites` (s = 1 in the clear). If s sites do not
-# work together with the server, they have N >= E - 1 + s m units in all, and s (m - 1) + 1 >= m of them are left.
-
-
-class ResampleBook(Protocol):
-    """How many resamples were answered from the present version of the data; `add` has happened when it returns."""
+class StepBook(Protocol):
+    """How many numbers were told of a site's rows, by question; `add` has happened when it returns."""
 
     def hold(self) -> AbstractContextManager[None]:
         """Keep others from reading and writing meanwhile."""
@@ -310,71 +253,6 @@ class ResampleBook(Protocol):
     def add(self, kind: str, stop: int) -> None:
         """Write down how many of a kind are answered now."""
         ...
-
-
-def most_resamples(sizes: np.ndarray, min_rows: int, n_sites: int) -> int:
-    """Return how many sums of units of these sizes (in rows) may be answered, if `n_sites` sites keep to the rule."""
-    held = np.cumsum(np.sort(sizes))
-    n_few = int(np.searchsorted(held, min_rows)) + 1
-    return n_sites * (len(sizes) - n_few) + 1 if len(sizes) >= n_few else 0
-
-
-class _CountingGuard(Guard):
-    """Holds what was answered before, over all runs, against what the owner allows.
-
-    Parameters
-    ----------
-    policy
-        The owner's rules.
-    book
-        What was answered before.
-    """
-
-    def __init__(self, policy: SitePolicy, book: ResampleBook) -> None:
-        self._policy = policy
-        self._book = book
-        self._n_sites = 1
-
-    def before(self, task: Task, state: Mapping[str, np.ndarray], channel: Channel) -> None:
-        """Remember whether only a sum over sites can be read."""
-        self._n_sites = self._policy.min_sites if channel.masked else 1
-
-
-class ResampleGuard(_CountingGuard):
-    """Refuses resamples that would tell units apart; the book says how many were answered."""
-
-    def reads(self, here: Here, task: Task) -> tuple[Here, Task]:
-        """Count the resamples, and refuse too many."""
-        question = task.question
-        if not isinstance(question, GramQuestion) or not question.resampling or question.abstains(here.state):
-            return here, task
-        most = most_resamples(unit_sizes(here.data, question), self._policy.min_rows, self._n_sites)
-        kind = _kind(question)
-        with self._book.hold():
-            answered = {**self._book.answered()}
-            before = answered.get(kind, 0)
-            # The data themselves are one more sum.
-            answered[kind] = max(before, question.stop + 1)
-            if sum(answered.values()) > most:
-                raise SiteRefused(
-                    f"with these, {sum(answered.values())} sums of resamples would have been made of this site's data, and "
-                    f"it answers {most}: more would tell its recordings or blocks apart. Ask for fewer replicates, or "
-                    "shorter blocks.",
-                    code="too-many-resamples",
-                )
-            if answered[kind] > before:
-                self._book.add(kind, answered[kind])
-        return here, task
-
-
-def _kind(question: GramQuestion) -> str:
-    """A digest of everything but which replicates are asked for and about which origin: sums about another tell the same."""
-    params = {name: value for name, value in question.params.items() if name not in ("first", "stop")}
-    digest = hashlib.sha256(repr(sorted(params.items())).encode())
-    for name, values in sorted(question.arrays.items()):
-        if name != "origin":
-            digest.update(name.encode() + np.ascontiguousarray(values).tobytes())
-    return digest.hexdigest()
 
 
 # What sums about variables of kinds may tell: no small count of a level, and no models that have few rows in view.
@@ -407,8 +285,25 @@ FULL_WEIGHT = {"logistic": 0.25, "multinomial": 0.25, "cumulative": 0.25}
 """Largest weight of a row by family; of counts, a row with a mean of 1 or more weighs in full."""
 
 
-class MixedGuard(_CountingGuard):
-    """Refuses counts and models that would show few rows; the book says how many numbers steps have told, by question."""
+class MixedGuard(Guard):
+    """Refuses counts and models that would show few rows.
+
+    Parameters
+    ----------
+    policy
+        The owner's rules.
+    book
+        How many numbers steps have told, by question.
+    """
+
+    def __init__(self, policy: SitePolicy, book: StepBook) -> None:
+        self._policy = policy
+        self._book = book
+        self._n_sites = 1
+
+    def before(self, task: Task, state: Mapping[str, np.ndarray], channel: Channel) -> None:
+        """Remember whether only a sum over sites can be read."""
+        self._n_sites = self._policy.min_sites if channel.masked else 1
 
     def reads(self, here: Here, task: Task) -> tuple[Here, Task]:
         """Count what is told, and look at which rows weigh."""

@@ -34,7 +34,6 @@ import numpy as np
 from feddbn.core.arrays import FloatArray
 from feddbn.core.designs.cells import BoundedSite, FilledSite, MappedSite
 from feddbn.core.designs.design import ONE_MEAN, Design, Nuisance, design_rows
-from feddbn.core.designs.lags import RowsAlone
 from feddbn.core.designs.recordings import (
     CHUNK_ROWS,
     Block,
@@ -44,12 +43,11 @@ from feddbn.core.designs.recordings import (
     training_site,
 )
 from feddbn.core.statistics.effective import own_parts
-from feddbn.data.memory import AlignedSite
+from feddbn.data.site import with_columns
 from feddbn.federation.protocol.rows import RowsQuestion
 from feddbn.federation.protocol.site import Guard, Here
 from feddbn.federation.protocol.task import Question, Task, View
 from feddbn.federation.sums.gram import GramQuestion
-from feddbn.federation.sums.lags import LagsQuestion
 from feddbn.privacy.policy import SitePolicy
 
 MOST_LEVERAGE = 0.5
@@ -196,14 +194,14 @@ class DominanceGuard(Guard):
         """Refuse if these columns, in some part of the rows, have a combination that is about few rows."""
         designs = _without_repeats([*own, *others])
         names = tuple(dict.fromkeys(name for design in designs for name in design.variables))
-        data = here.data
+        data: SiteData = here.data
         if set(names) - set(data.variables):
             assert self._data is not None
-            data = AlignedSite(names, self._data)
+            data = with_columns(self._data, names)
             if isinstance(here.data, WithoutRows):
                 data = WithoutRows(data, here.data.left_out, here.data.order, here.data.ends_segments)
         is_whole = view.is_whole or view.are_pairs
-        is_told_where = is_whole and not isinstance(question, LagsQuestion) and not _is_look(question)
+        is_told_where = is_whole and not _is_look(question)
         left_out = here.data.left_out.tobytes() if isinstance(here.data, WithoutRows) else b""
         key = (
             reading,
@@ -220,7 +218,6 @@ class DominanceGuard(Guard):
         if isinstance(question, RowsQuestion) and question.functions and question.row_model is not None:
             # Of cells that were drawn.
             designs, site = [question.design], question.rows_of(here.data)
-        site = site if lags else RowsAlone(site)
         n_own = sum(design.q for design in designs if design in own)
         parts = {0} if view.part_of is None else _numbers(site, view, lags)
         for part in sorted(parts):

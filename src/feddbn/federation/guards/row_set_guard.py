@@ -11,9 +11,6 @@ the next version of the data. With w lags what is compared is a row together wit
 Where rows with empty cells count, every pair of columns has rows of its own. Then all pairs are compared with each earlier
 sum (`_few_pairs`). Robust rows have other values in a few cells, by medians and scales that change with the rows: such a cell
 is known by the value it is given, and is another cell than the one as it was recorded.
-
-Sums over pairs of readings are compared with earlier ones bin by bin of the time between them (`_few_delays`). Where few
-readings make the difference, the bin is not told.
 """
 
 from __future__ import annotations
@@ -28,12 +25,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from feddbn.core.arrays import BoolArray, FloatArray, IntArray
-from feddbn.core.designs.lags import LagDesign, readings_in_pairs, recording_readings
+from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.designs.recordings import (
-    Block,
     CompleteSite,
-    RecordingView,
     RowNumbers,
     SiteData,
     SitePart,
@@ -49,7 +43,6 @@ from feddbn.federation.protocol.rows import RowsQuestion
 from feddbn.federation.protocol.site import Guard, Here
 from feddbn.federation.protocol.task import Task, View
 from feddbn.federation.sums.in_view import rare_rows
-from feddbn.federation.sums.lags import LagsQuestion
 from feddbn.federation.sums.private_moments import UnitNormsQuestion
 from feddbn.findings import Finding
 
@@ -70,7 +63,6 @@ from feddbn.findings import Finding
 # - Few rows that were in no sum before: they are left out.
 
 Ids = NDArray[np.uint64]
-_LAGS = ":lags"
 MOST_SETS = 256
 """Sets of rows that a site may be asked about."""
 
@@ -144,11 +136,7 @@ class RowTable:
                 # Zero has no sign here, and there is one kind of empty cell.
                 cells = np.where(np.isnan(block.values), np.nan, block.values + 0.0).view(np.uint64)
                 numbers.append(found)
-                codes = _mixed(_mixed(cells ^ salt).sum(axis=1, dtype=np.uint64))
-                if block.times is not None:
-                    # A reading at another time is in other sums.
-                    codes = _mixed(codes ^ _mixed((block.times + 0.0).view(np.uint64)))
-                digests.append(codes)
+                digests.append(_mixed(_mixed(cells ^ salt).sum(axis=1, dtype=np.uint64)))
         every = np.concatenate(numbers)
         place = np.argsort(every)
         return cls(version, tuple(data.variables), np.concatenate(digests)[place], every[place])
@@ -303,68 +291,9 @@ class RowSetGuard(Guard):
                 self._tell(Finding("rows-left-out", "note", {"n": len(places), "n_lags": about.n_lags}))
             self._settled[about.key] = self._book.table().numbers[places]
         left_out = self._settled[about.key]
-        if isinstance(question, LagsQuestion):
-            task = replace(task, question=self._with_many_delays(here.data, question, about.key))
         if not len(left_out):
             return here, task
         return replace(here, data=WithoutRows(here.data, left_out, self._book.order())), task
-
-    def _with_many_delays(self, data: SiteData, question: LagsQuestion, key: str) -> LagsQuestion:
-        """The question without bins and pairs of variables in which few readings make the difference to an earlier sum."""
-        used = [one for one in self._book.used() if _LAGS in one.key]
-        now = self._book.table()
-        own = next(
-            (k for k, one in enumerate(used) if one.table.data == now.data and one.key.startswith(f"{key} ")),
-            None,
-        )
-        if own is None:
-            # Too few rows for any sum.
-            return question
-        names, few = question.variables, np.zeros(question.lag_design.shape, dtype=bool)
-        for one in used[:own]:
-            both = [name for name in names if name in one.variables]
-            mine, theirs = self._codes(used[own], both), self._codes(one, both)
-            if both and (mine != theirs).any():
-                places = [names.index(name) for name in both]
-                design = replace(question.lag_design, variables=tuple(both))
-                n = self._few_delays(data, question.step_of(data), design, mine, theirs)
-                few[np.ix_(range(len(few)), places, places)] |= (n > 0) & (n < self._least)
-        return question.telling(~few) if few.any() else question
-
-    def _codes(self, used: UsedRows, names: Sequence[str]) -> Ids:
-        """(n, d) what a sum has in the cells of the present version's rows; refused where rows of it are gone."""
-        table = self._book.table()
-        assert used.cells is not None
-        columns = [used.variables.index(name) for name in names]
-        codes: Ids = np.zeros((len(table.numbers), len(names)), dtype=np.uint64)
-        rows, places = used.present, used.present
-        if used.table.data != table.data:
-            digests = self._book.table(used.table.variables)
-            here = digests.windows(np.arange(len(table.numbers)), 0)
-            order = np.argsort(here)
-            wanted = used.table.windows(rows, 0)
-            places = order[np.minimum(np.searchsorted(here[order], wanted), len(order) - 1)]
-            if np.any(here[places] != wanted):
-                raise SiteRefused(
-                    "readings of this site that were in an earlier sum over pairs of readings are gone or have another value "
-                    "or time, so it cannot tell which pairs make the difference; put those readings back.",
-                    code="readings-gone",
-                )
-        codes[places] = used.cells[rows][:, columns]
-        return codes
-
-    def _few_delays(self, data: SiteData, step: float, design: LagDesign, mine: Ids, theirs: Ids) -> IntArray:
-        """(bins, d, d) how many readings the pairs have that are in one of two sums only, or with another value."""
-        book, there, differ = self._book, (mine > 0) | (theirs > 0), mine != theirs
-
-        def pieces() -> Iterator[tuple[FloatArray, BoolArray, BoolArray | None]]:
-            for recording in data.recordings():
-                placed = _Places(recording, book.order(), book.table().numbers)
-                for times, values in recording_readings(placed, step):
-                    places = values[:, 0].astype(np.int64)
-                    yield times, there[places], differ[places]
-
-        return readings_in_pairs(pieces(), design)
 
     def _left_out(self, data: SiteData, about: _About) -> RowNumbers:
         """Return the places of the rows that this question does without, after they were written down."""
@@ -505,20 +434,6 @@ class RowSetGuard(Guard):
             yield _few_pairs(new.rows, (names, mine), (others, theirs), len(both), self._least)
 
 
-@dataclass(frozen=True)
-class _Places(RecordingView):
-    """A recording whose one column has the places of its rows in the table."""
-
-    order: Mapping[str, int]
-    numbers: RowNumbers
-
-    def blocks(self) -> Iterator[Block]:
-        for block, (found, _) in zip(
-            self.recording.blocks(), numbered(self.recording, self.order), strict=True
-        ):
-            yield replace(block, values=np.searchsorted(self.numbers, found)[:, None].astype(np.float64))
-
-
 def _few_pairs(
     rows: RowNumbers, new: tuple[Ids, Ids], old: tuple[Ids, Ids], n_columns: int, least: int
 ) -> RowNumbers:
@@ -635,7 +550,6 @@ class _About:
         part = "held-out" if isinstance(self.question, HeldOutQuestion) else "training"
         where = f"{part}{'-'.join(map(str, fold))}" if fold else "all"
         where += "".join(f":{view.design.digest[:16]}" for view in self.pairs)
-        where += _LAGS if isinstance(self.question, LagsQuestion) else ""
         return f"{self.cells} {self.n_lags} {where} {self.cut or '-'}"
 
     def as_recorded(

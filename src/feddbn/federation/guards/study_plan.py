@@ -7,22 +7,23 @@ read the same answer. A method that the method table does not have is bounded by
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
+from feddbn.core.designs.parts import N_PARTS
 from feddbn.core.kinds import Kind
+from feddbn.core.orders.parents import MANY_NODES
 from feddbn.core.statistics.moments import sums_length
 from feddbn.core.statistics.survey import MOST_CYCLES
 from feddbn.errors import ParameterError, SiteRefused
 from feddbn.federation.programs.alone import TASK as ALONE
 from feddbn.federation.programs.alone import alone_plan
 from feddbn.federation.programs.changing import changing_plan
-from feddbn.federation.programs.continuous import continuous_plan
-from feddbn.federation.programs.curved import CurveOptions, curved_columns, curved_plan, usual_resamples
+from feddbn.federation.programs.curved import CurveOptions, curved_plan
 from feddbn.federation.programs.fdbnl import fdbnl_plan
 from feddbn.federation.programs.held_out import AUTO_GRIDS, default_grid, held_out_plan
 from feddbn.federation.programs.mixed import mixed_plan
@@ -32,7 +33,7 @@ from feddbn.federation.programs.pfdbnl.questions import MOST_ROUNDS as MOST_PERS
 from feddbn.federation.programs.pfdbnl.rounds import personal_plan
 from feddbn.federation.programs.residual_checks import checks_plan
 from feddbn.federation.protocol.site import Channel, Guard, Here
-from feddbn.federation.protocol.study import Compare, Confidence, Study
+from feddbn.federation.protocol.study import Compare, Study
 from feddbn.federation.protocol.task import (
     Constant,
     Plan,
@@ -45,9 +46,8 @@ from feddbn.federation.protocol.task import (
     task_digest,
     tasks_in,
 )
-from feddbn.federation.sums.gram import bootstrap_plan
+from feddbn.federation.sums.gram import parts_plan
 from feddbn.federation.sums.in_view import LEVEL_ROWS
-from feddbn.federation.sums.lags import study_design
 from feddbn.federation.sums.prepare import AUTO_DEGREES, Prepare
 from feddbn.federation.sums.private_moments import MOMENTS, study_costs
 from feddbn.federation.sums.survey import N_AGREE, survey_plan
@@ -58,15 +58,12 @@ from feddbn.privacy.noise_plan import norm_edges
 from feddbn.privacy.policy import SitePolicy
 from feddbn.settings import flat_names
 
-MOST_CLUSTERS = max(AUTO_GRIDS["n_clusters"])
-"""As many clusters are tried where their number is left to the data."""
 # Parameters of PFDBNL's rounds, and what they are in a study that does not name them; some are chosen on held-out rows.
 _ROUNDS = {"mu": 0.5, "lambda_w": 0.05, "lambda_a": 0.05, "w_threshold": 0.2, "a_threshold": 0.2}
 _CHOSEN = ("mu", "lambda_w", "lambda_a")
 # What "auto" means for some methods.
 _AUTO: Mapping[str, Mapping[str, Any]] = {
     "changing": {"detrend": 0, "missing": "drop"},
-    "continuous": {"detrend": 0, "period": None, "gains": "none", "missing": "drop"},
     "mixed": {"missing": "drop"},
     "pfdbnl": {"gains": "none"},
 }
@@ -108,7 +105,6 @@ def _plan_of_fit(study: Study) -> Plan:
     if study.method not in _PLANNED:
         return ()
     planned = _StudyPlan.of(study)
-    d, given = len(study.variables), planned.given
     if study.goal == "check":
         return planned.first_look
     if study.update_of:
@@ -116,18 +112,9 @@ def _plan_of_fit(study: Study) -> Plan:
         return planned.update
     if study.privacy.epsilon is not None:
         return planned.noisy
-    whole = planned.fit()
     if study.goal == "confidence":
-        curved = str(given.get("features", "linear"))
-        n, columns = study.confidence.replicates, (planned.n_lags + 1) * d
-        if curved in ("linear", "auto"):
-            whole += bootstrap_plan(columns, n)
-        if curved != "linear":
-            has_products = bool(given.get("interactions", False))
-            columns = curved_columns(d, planned.n_lags, curved, has_products)
-            whole += bootstrap_plan(columns, n, has_origin=True)
-        return whole
-    return *whole, *planned.selection, *planned.resamples
+        return *planned.fit(), *planned.parts
+    return *planned.fit(), *planned.selection, *planned.parts
 
 
 @dataclass(frozen=True)
@@ -228,8 +215,6 @@ class _StudyPlan:
                 return oneshot_plan(names, n_lags, prepare, checks=checks, **options)
             curves = CurveOptions(features, bool(given.get("interactions", False)))
             return curved_plan(names, n_lags, prepare, curves, checks=checks, **options)
-        if study.method == "continuous":
-            return continuous_plan(study_design(names, given))
         if study.method == "changing":
             return changing_plan(names, n_lags, prepare, checks=checks)
         if study.method == "mixed":
@@ -243,7 +228,6 @@ class _StudyPlan:
                 names,
                 n_lags,
                 prepare,
-                n_clusters=max(map(_clusters, _values(study, "n_clusters", 1))),
                 is_partial=bool(given.get("different_variables")),
                 max_rounds=int(given.get("max_rounds", MOST_PERSONAL_ROUNDS)),
             )
@@ -251,34 +235,19 @@ class _StudyPlan:
         return asked_moments_plan(names, n_lags * study.lag_reach, prepare)
 
     @property
-    def n_resamples(self) -> int:
-        """Over how many resamples the probabilities of a network are averaged."""
+    def n_parts(self) -> int:
+        """Into how many parts rows are dealt, so that it shows which edges come again."""
         study = self.study
-        if study.method != "oneshot" or study.goal not in ("network", "compare") or study.update_of:
+        if study.update_of or study.privacy.epsilon is not None:
             return 0
-        wanted, d = self.given.get("resamples", "auto"), len(study.variables)
-        return (
-            0
-            if study.privacy.epsilon is not None
-            else usual_resamples(d)
-            if wanted == "auto"
-            else int(wanted)
-        )
+        is_learned = study.method == "oneshot" and len(study.variables) <= MANY_NODES
+        return N_PARTS if study.goal == "confidence" or (is_learned and study.goal != "check") else 0
 
     @property
-    def resamples(self) -> Plan:
-        """What that asks; of noise with a memory one lag more."""
-        if not self.n_resamples:
-            return ()
-        d, features = len(self.study.variables), str(self.given.get("features", "linear"))
-        columns = usual = (self.n_lags + 1) * d
-        if features != "linear":
-            has_products = bool(self.given.get("interactions", False))
-            columns = curved_columns(d, self.n_lags, features, has_products)
-            usual = usual if features == "auto" else columns
-        (least,) = bootstrap_plan(usual, self.n_resamples, has_origin=True)
-        (most,) = bootstrap_plan(max(columns, usual + self.checks * d), self.n_resamples, has_origin=True)
-        return (replace(most, least=least.numbers),)
+    def parts(self) -> Plan:
+        """What that asks about the lagged rows."""
+        columns = (self.n_lags * self.study.lag_reach + 1) * len(self.study.variables)
+        return parts_plan(columns) if self.n_parts else ()
 
     @property
     def selection(self) -> Plan:
@@ -313,9 +282,8 @@ def tasks_of(study: Study) -> tuple[str, ...]:
 
 def check_tasks(policy: SitePolicy, study: Study) -> None:
     """Refuse a study that is sure to ask for what a policy does not list, so that it does not begin in vain."""
-    # Without resamples the probabilities of a network are those of all rows, and it says so.
-    spared = (ALONE,) if study.goal == "confidence" else (ALONE, "gram.resamples")
-    sure = {ask.task for ask in plan_of(study) if ask.usual and ask.task not in spared}
+    # Without parts rows count as less than they are, and what is told says so.
+    sure = {ask.task for ask in plan_of(study) if ask.usual and ask.task not in (ALONE, "gram.parts")}
     lacking = [task for task in lacking_tasks(policy, study) if task in sure]
     if lacking:
         raise SiteRefused(
@@ -360,10 +328,9 @@ def scope_of(study: Study, max_lags: int) -> Scope:
         degrees=AUTO_DEGREES if isinstance(rows.detrend, str) else (0, rows.detrend),
         most_cycles=MOST_CYCLES if isinstance(periods, str) else len(periods),
         inputs=rows.input_places(study.variables),
-        most_clusters=max(map(_clusters, _values(study, "n_clusters", 1))),
         numbers={name: values for name in _ROUNDS if (values := _numbers(study, name))},
         unit=None if study.privacy.epsilon is None else study.privacy.unit,
-        resampling=_resampling(study, planned.n_resamples),
+        n_parts=planned.n_parts,
         parameters=planned.given,
     )
 
@@ -384,10 +351,6 @@ def _lags(study: Study, max_lags: int, tasks: tuple[str, ...]) -> range:
     return range(first, last + 1 + looks_further)
 
 
-def _clusters(n_clusters: Any) -> int:
-    return n_clusters if isinstance(n_clusters, int) else MOST_CLUSTERS
-
-
 def _numbers(study: Study, name: str) -> tuple[float, ...]:
     """Values that a study comes to; none are known where the method chooses them on held-out rows."""
     if name in _CHOSEN and study.goal == "select" and not study.select.grid:
@@ -395,24 +358,6 @@ def _numbers(study: Study, name: str) -> tuple[float, ...]:
     given = _values(study, name, _ROUNDS[name])
     are_numbers = all(isinstance(value, int | float) for value in given)
     return tuple(float(value) for value in given) if are_numbers else ()
-
-
-def _resampling(study: Study, n_resamples: int) -> dict[str, Any]:
-    how = study.confidence
-    if study.goal != "confidence":
-        if not n_resamples:
-            return {}
-        seed: Any = study.parameters.get("random_state") or 0
-        how = Confidence(replicates=max(n_resamples, 2), seed=seed)
-    is_length = isinstance(how.block_length, int)
-    return {
-        "replicates": how.replicates,
-        "resampling": how.resampling,
-        "block_rule": "given" if is_length else how.block_length,
-        "block_length": how.block_length if is_length else 0,
-        "resampled": how.unit,
-        "seed": how.seed,
-    }
 
 
 # What a deployed site lets itself be asked: within the study, within its policy, and the same throughout a run.

@@ -11,17 +11,19 @@ model of rows, as for resampling. The functions have fixed knots; origin and sca
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from feddbn.core.arrays import FloatArray
+from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.constraints import EdgeConstraints
-from feddbn.core.designs.design import Design, public_units
+from feddbn.core.designs.design import Design
 from feddbn.core.designs.features import feature_map
-from feddbn.core.orders.average import OrderPosterior
+from feddbn.core.designs.parts import least_rows
+from feddbn.core.orders.doubts import doubtful_edges_of
 from feddbn.core.orders.groups import (
     CurvedNetwork,
     CurvedRegressions,
@@ -30,19 +32,17 @@ from feddbn.core.orders.groups import (
     in_data_units,
 )
 from feddbn.core.orders.learn import (
-    MOST_NODES_TO_AVERAGE,
     Learned,
     OrderLearner,
-    bagged,
     choose_lags,
     chosen_groups,
-    spread_of,
     straight_score,
 )
 from feddbn.core.orders.parents import MANY_NODES
 from feddbn.core.orders.search import MOST_WITHOUT_SCREENING, products_to_ask
-from feddbn.core.statistics.diagnostics import outputs_of, without_memory
-from feddbn.core.statistics.moments import Moments, as_of_rows, safe_roots, sums_length
+from feddbn.core.statistics.diagnostics import outputs_of
+from feddbn.core.statistics.moments import Moments, sums_length
+from feddbn.core.statistics.parts import UNKNOWN_DISPERSION
 from feddbn.core.statistics.residual_checks import (
     ResidualChecks,
     ResidualSums,
@@ -51,89 +51,20 @@ from feddbn.core.statistics.residual_checks import (
 )
 from feddbn.core.statistics.residual_checks import sums_length as check_sums_length
 from feddbn.errors import NotEnoughSites, ParameterError, SiteRefused
+from feddbn.federation.programs.functions import CurvedMoments, curved_moments_program
 from feddbn.federation.programs.oneshot import (
     OneShotOptions,
     OneShotOutcome,
-    as_searched,
     checked_oneshot_program,
     first_look,
-    limits_over,
     oneshot_plan,
 )
 from feddbn.federation.programs.residual_checks import ResidualReport, ResidualsQuestion, only_looked_at
 from feddbn.federation.protocol.rows import functions_of, treated
-from feddbn.federation.protocol.task import (
-    Plan,
-    Planned,
-    ServerProgram,
-    Task,
-    counted,
-)
-from feddbn.federation.sums.gram import GramQuestion, bootstrap_program
+from feddbn.federation.protocol.task import Federation, Plan, Planned, ServerProgram, Task, counted
+from feddbn.federation.sums.gram import GramQuestion, parts_program
 from feddbn.federation.sums.prepare import Prepare
 from feddbn.federation.sums.treatment import AskedMoments, asked_moments_plan, asked_moments_program
-
-
-@dataclass(frozen=True)
-class CurvedMoments:
-    """What a sum over curved rows told.
-
-    Attributes
-    ----------
-    moments
-        In the public units of the design.
-    question
-        What was asked.
-    level
-        (d,) where the variables are 0 in these units: about their means, where recordings lost their own those of all rows.
-    """
-
-    moments: Moments
-    question: GramQuestion
-    level: FloatArray
-
-    @property
-    def design(self) -> Design:
-        """The design whose columns they are, about the level."""
-        return replace(self.question.design, origin=tuple(self.level.tolist()))
-
-    def of(self, moments: Moments) -> CurvedMoments:
-        """The same design with the moments of other rows, such as resamples of these."""
-        return replace(self, moments=moments)
-
-
-def curved_moments_program(
-    variables: tuple[str, ...],
-    n_lags: int,
-    plain: Moments,
-    features: str,
-    center: str = "none",
-    products: tuple[tuple[int, int, int], ...] = (),
-) -> ServerProgram[CurvedMoments]:
-    """Ask for the cross-products of a curved design; `plain` are the moments of the rows themselves.
-
-    Returns them as from as many rows as `plain` has: where cells are empty, fewer than there are.
-    """
-    d = len(variables)
-    is_own = center == "recording"
-    # What is a recording's own has been taken off: what is left varies about 0.
-    sd = safe_roots(np.diag(plain.scatter)[:d] / plain.n)
-    origin, scale = public_units(np.zeros(d) if is_own else plain.mean[:d], sd)
-    question = GramQuestion(
-        n_lags=n_lags,
-        variables=variables,
-        center=center,
-        functions=functions_of(features),
-        function_origin=origin,
-        function_scale=scale,
-        products=tuple(number for product in products for number in product),
-    )
-    answer = yield Task(question)
-    # Where empty cells are drawn, noise is no sum over rows.
-    moments = as_of_rows(Moments.from_sums(answer.value, question.design.q))
-    scatter = moments.scatter * (plain.n / moments.n)
-    level = plain.mean[:d] if is_own else origin
-    return CurvedMoments(Moments(plain.n, moments.mean, scatter), question, level)
 
 
 def curved_checks_program(
@@ -185,6 +116,11 @@ def curved_checks_program(
 
 CLEAR_GAIN = 10.0
 """By how much curves must score better than straight lines, as for other choices between kinds of networks."""
+_DEPENDENT = 0.001
+BESIDE = 4
+"""How many products of two causes are told beside curves, at most, per variable."""
+_TIMES = 3
+"""How often edges are held against curves and products; other edges may take the place of those in doubt."""
 _EXTREME = 15.0
 """Kurtosis of what curves leave from which on squared errors are no evidence for them."""
 
@@ -250,10 +186,14 @@ def curved_plan(
     d, is_auto = len(variables), curves.features == "auto"
     first = asked_moments_plan(variables, n_lags, prepare)
     if is_auto:
-        first = oneshot_plan(variables, n_lags, prepare, checks=checks, **options)
+        first = oneshot_plan(
+            variables, n_lags, prepare, checks=checks, finds_knobs=d <= MANY_NODES, **options
+        )
     if is_auto and d > MANY_NODES:
         return first
     columns = curved_columns(d, n_lags, curves.features, curves.interactions)
+    if is_auto and not curves.interactions:
+        columns += BESIDE * d
     usual = int(not is_auto)
     plan = *first, Planned("gram.functions", sums_length(columns), usual=usual)
     if not checks or n_lags == 0:
@@ -311,8 +251,10 @@ def _learned(
     options: OneShotOptions,
     curves: CurveOptions,
     rng: np.random.Generator,
+    beside: tuple[tuple[int, int, int], ...] = (),
 ) -> ServerProgram[tuple[Learned, CurvedMoments]]:
-    products: tuple[tuple[int, int, int], ...] = ()
+    """`beside` are products that are told and not learned from."""
+    products = beside
     if curves.interactions:
         products = products_to_ask(given.moments, given.limits)
     told = yield from curved_moments_program(
@@ -323,7 +265,30 @@ def _learned(
         given.asked.center,
         products,
     )
-    return _network_of(told, variables, given.limits, options, rng), told
+    working = without_products(told) if beside else told
+    return _network_of(working, variables, given.limits, options, rng), told
+
+
+def without_products(told: CurvedMoments) -> CurvedMoments:
+    """The same without the products of variables, which are its last columns."""
+    question = replace(told.question, products=())
+    kept = np.arange(question.design.q)
+    return replace(told, moments=told.moments.select(kept), question=question)
+
+
+def products_of_causes(support: BoolArray, most: int) -> tuple[tuple[int, int, int], ...]:
+    """(first, second, 0) of products of two causes of linked variables within a time step; at most so many.
+
+    Two effects of the same causes seem linked where these act by their product on both.
+    """
+    d = support.shape[1]
+    W = support[:d]
+    counts: dict[tuple[int, int, int], int] = {}
+    for i, j in np.argwhere(W).tolist():
+        causes = sorted({*np.flatnonzero(W[:, i]).tolist(), *np.flatnonzero(W[:, j]).tolist()} - {i, j})
+        for pair in itertools.combinations(causes, 2):
+            counts[*pair, 0] = counts.get((*pair, 0), 0) + 1
+    return tuple(sorted(sorted(counts, key=lambda one: (-counts[one], one))[:most]))
 
 
 def _network_of(
@@ -409,23 +374,26 @@ def auto_program(
             # Products of ten thousand columns and more; the report says that effects are not straight lines.
             return outcome, None
         n_lines = (outcome.n_lags + 1) * len(variables)
-        limits = constraints.up_to(outcome.n_lags)
+        limits = constraints.up_to(outcome.n_lags).without_causes_of(outcome.knobs)
         given = OneShotGiven(outcome.asked, outcome.moments, outcome.n_lags, limits)
-        learned, told = yield from _learned(variables, given, options, curves, rng)
+        most = 0 if curves.interactions else BESIDE * len(variables)
+        products = products_of_causes(outcome.learned.support, most)
+        learned, told = yield from _learned(variables, given, options, curves, rng, products)
         outcome = replace(outcome, n_sums=outcome.n_sums + 1)
+        beside, told = told, without_products(told) if products else told
         gain = straight_score(learned, outcome.learned) - learned.score
         has_curves = any(t >= n_lines for parents in chosen_groups(learned) for t in parents)
         if gain < CLEAR_GAIN or not has_curves:
-            return outcome, None
+            return replace(outcome, beside=beside), None
         if outcome.n_lags:
             then = yield from _checked(told, learned, variables, options, given.asked)
             outcome = replace(outcome, n_sums=outcome.n_sums + 1)
             gain -= 2 * given.moments.n * (information_of_shape(checks) - information_of_shape(then))
             # A curve from an effect back to its cause tells rare large shocks nearly all but for a few rows.
             if gain < CLEAR_GAIN or float(then.kurtosis.max()) > _EXTREME:
-                return outcome, None
+                return replace(outcome, beside=beside), None
             checks = then
-        outcome = replace(outcome, learned=learned, nongaussian=None)
+        outcome = replace(outcome, learned=learned, nongaussian=None, beside=beside)
         taken.append(_curved(outcome, learned, told, gain))
         return outcome, only_looked_at(checks)
 
@@ -433,78 +401,83 @@ def auto_program(
     return outcome, report, taken[0] if taken else None
 
 
-# Probabilities that would come again: the mean of what resamples of the rows tell (`gram.resamples`), in one more sum.
+# Which edges come again: networks of resamples of parts of the rows (`gram.parts`), in one more sum.
 
 Fit = tuple[OneShotOutcome, ResidualReport | None, CurvedOutcome | None]
 """What a server ends with: the network, what its residuals say, and its curves, if it has any."""
 
 
-def usual_resamples(d: int) -> int:
-    """How many resamples probabilities of so many variables are averaged over, unless another number is asked for."""
-    if d > MANY_NODES:
-        return 0
-    return 12 if d <= MOST_NODES_TO_AVERAGE else 4
+def dispersion_program(
+    variables: tuple[str, ...], n_lags: int, asked: AskedMoments, moments: Moments, federation: Federation
+) -> ServerProgram[tuple[float, str]]:
+    """By how much parts of the rows that these moments are of differ more than chance, and why that is not known, if so.
 
-
-def resampled_program(
-    variables: tuple[str, ...],
-    constraints: EdgeConstraints,
-    options: OneShotOptions,
-    fit: Fit,
-    n_resamples: int,
-    seed: int,
-) -> ServerProgram[Fit]:
-    """Ask for resamples of the rows that a network was learned from, and average over what is learned from each.
-
-    Where a site refuses that, the probabilities stay those of all rows.
+    Parts are asked for if sites answer that and have enough rows; where they are not known, rows count as less than they are.
     """
-    outcome, report, curved = fit
-    asked, d = outcome.asked, len(variables)
-    assert asked is not None
-    rho = None if report is None else report.noise_memory
-    told = None if curved is None else curved.told
-    n_lags = outcome.n_lags + (rho is not None)
-    # What is a recording's own has been taken off; functions are in public units, about their level.
-    is_near_zero = asked.center == "recording" or told is not None
-    q = (n_lags + 1) * d if told is None else told.question.design.q
-    program = bootstrap_program(
-        variables,
-        n_lags,
-        n_resamples,
-        seed=seed,
-        center=asked.center,
-        curved=None if told is None else told.question,
-        origin=np.zeros(q) if is_near_zero else np.tile(outcome.moments.mean[:d], n_lags + 1),
-    )
-    program = treated(program, asked.treatment)
+    d, tasks, n_sites = len(variables), federation.answered_tasks, len(federation.sites)
+    if d > MANY_NODES:
+        return UNKNOWN_DISPERSION, "many"
+    if tasks is not None and "gram.parts" not in tasks:
+        return UNKNOWN_DISPERSION, "refused"
+    if (asked.n_rows or moments.n) < least_rows((n_lags + 1) * d) * n_sites:
+        return UNKNOWN_DISPERSION, "few"
+    # What is a recording's own has been taken off.
+    level = None if asked.center == "recording" else np.tile(moments.mean[:d], n_lags + 1)
+    question = GramQuestion(n_lags=n_lags, variables=variables, center=asked.center, origin=level)
     try:
-        resampled, n_sums = yield from counted(program)
+        parts = yield from treated(parts_program(question), asked.treatment)
     except (SiteRefused, NotEnoughSites):
-        return replace(outcome, not_resampled="refused"), report, curved
-    if asked.treatment.row_model is not None and told is None:
-        resampled = resampled.about(outcome.moments)
-    elif told is None:
-        resampled = resampled.each(lambda moments: asked.whole(moments, d))
-    # As many rows as the network was learned from: where cells are empty, or variances change, fewer than there are.
-    is_tempered = report is not None and not report.looked_only
-    n = report.n_effective if is_tempered and report is not None else outcome.moments.n
-    resampled = resampled.worth(n / resampled.full.n)
-    if rho is not None:
-        resampled = resampled.each(lambda moments: without_memory(moments, rho, d))
-    of_weights, spread = spread_of(outcome.learned, resampled.full, resampled.replicates)
-    resampled = resampled.nearer(float(np.sqrt(1.0 - 1.0 / spread)))
-    limits = limits_over(constraints, outcome.n_lags, d, options.prepare.input_places(variables))
+        return UNKNOWN_DISPERSION, "refused"
+    return max(parts.overdispersion(d) / min(moments.n / parts.whole.n, 1.0), 1.0), ""
 
-    def posterior_of(index: int, moments: Moments) -> OrderPosterior:
-        if told is not None:
-            working, learn = _as_searched(told.of(moments), variables, options)
-        else:
-            working, learn = as_searched(moments, variables, options.prepare), options.learn
-        return learn.learn_again(working, limits, outcome.learned, np.random.default_rng([seed, index]))
 
-    outcome = replace(outcome, n_sums=outcome.n_sums + n_sums, n_resamples=n_resamples, not_resampled="")
-    outcome = replace(outcome, spread=of_weights)
-    if spread > 1.0:
-        posteriors = [posterior_of(*one) for one in enumerate(resampled.replicates)]
-        outcome = replace(outcome, learned=bagged(outcome.learned, posteriors, spread))
-    return outcome, report, None if curved is None else replace(curved, outcome=outcome)
+def replicated(
+    fit: Fit, learn: OrderLearner, limits: EdgeConstraints, rng: np.random.Generator
+) -> OneShotOutcome:
+    """The same network with what comes again in resamples of as many rows as there are, by how much parts differ."""
+    outcome, report, curved = fit
+    # As many as the network was learned from: where variances change, fewer than there are. Parts do not show that well:
+    # shocks that variables share are in all of them.
+    n = outcome.learned.search.moments.n
+    n /= outcome.dispersion
+    curves_direct = curved is not None and report is not None and _may_direct(report.checks)
+    if curved is not None:
+        learn = replace(learn, groups=curved_groups(curved.design))
+    found, doubted = outcome.learned, outcome.doubted
+    if outcome.beside is not None:
+        found, limits, doubted = _without_doubts(found, learn, limits, outcome.beside, n)
+    learned = learn.replicated(found, n, limits, rng, curves_direct)
+    return replace(outcome, learned=learned, doubted=doubted)
+
+
+def _may_direct(checks: ResidualChecks | None) -> bool:
+    """Whether curves direct edges: noise is independent of its causes one way only if the model lacks nothing (Hoyer et al.
+    2009), and what it leaves of one variable then tells nothing about another's.
+    """
+    return checks is not None and min(checks.dependence_p, checks.volatility_p) > _DEPENDENT
+
+
+def _without_doubts(
+    found: Learned,
+    learn: OrderLearner,
+    limits: EdgeConstraints,
+    beside: CurvedMoments,
+    n: float,
+) -> tuple[Learned, EdgeConstraints, tuple[tuple[int, int, int], ...]]:
+    """The network learned again without the edges that are in doubt, the limits that say so, and these edges; evidence
+    counts n rows.
+    """
+    q, d = found.support.shape
+    told, groups, doubted = beside.moments, curved_groups(beside.design), dict[tuple[int, int, int], None]()
+    evidence = Moments(n, told.mean, told.scatter * (n / told.n))
+    if len(beside.design.terms[0].lags) * d != q:
+        return found, limits, ()
+    for _ in range(_TIMES):
+        new = np.concatenate(doubtful_edges_of(found.support, evidence, groups)) & limits.allowed
+        new &= ~limits.required
+        if not (new & found.support).any():
+            break
+        doubted |= {(m % d, j, m // d): None for m, j in np.argwhere(new & found.support).tolist()}
+        limits = EdgeConstraints(limits.allowed & ~new, limits.required)
+        found = learn.narrowed(found, limits)
+    return found, limits, tuple(sorted(doubted))

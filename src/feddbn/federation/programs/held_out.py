@@ -27,19 +27,18 @@ from feddbn.federation.programs.pfdbnl.questions import Entries
 from feddbn.federation.protocol.rows import Fold, RowsQuestion, Treatment
 from feddbn.federation.protocol.site import Here, SiteState, answers
 from feddbn.federation.protocol.task import Plan, Planned, Question, Scope, ServerProgram, Task, array, whole
-from feddbn.federation.sums.gram import recording_moments
+from feddbn.federation.sums.gram import recordings_moments
 from feddbn.federation.sums.prepare import Prepare
 from feddbn.federation.sums.treatment import asked_moments_program
 from feddbn.method_table import Method
 
 MOST_CANDIDATES = 10_000
-# Simplest first: few lags, strong penalties, few common models; and sites that are left alone. Borrowing has to be
+# Simplest first: few lags and strong penalties; and sites that are left alone. Borrowing has to be
 # worth it: training rows are fewer than all rows, so held-out loss asks for too much of it rather than too little.
 AUTO_GRIDS: dict[str, tuple[Any, ...]] = {
     "n_lags": (0, 1, 2, 3),
     "lambda_w": (0.2, 0.1, 0.05, 0.025, 0.0125),
     "lambda_a": (0.2, 0.1, 0.05, 0.025, 0.0125),
-    "n_clusters": (1, 2, 3, 4),
     "mu": (0.01, 0.03, 0.1, 0.25, 0.5, 1.0, 2.0),
 }
 
@@ -251,11 +250,10 @@ def _loss(here: Here, question: HeldOutQuestion) -> tuple[SiteState, FloatArray]
 
 def _held_out_moments(here: Here, question: HeldOutQuestion) -> Moments:
     design = question.design_of(here.data.variables, question.n_lags)
-    total = Moments.empty(design.q)
     # Blocks are cut by all rows, as for training; what is missing is dealt with afterwards.
-    for recording in question.treated(here.data).recordings():
-        part = held_out_part(recording, question.fold, question.n_lags)
-        total = total.merge(recording_moments(design, part, question.row_model))
+    every = question.treated(here.data).recordings()
+    parts = (held_out_part(recording, question.fold, question.n_lags) for recording in every)
+    total = recordings_moments(design, parts, question.row_model)
     if total.n == 0:
         raise DataError(
             "no held-out row of this site has its lags before it; lower n_lags or test on a larger share."

@@ -1,11 +1,11 @@
 """What sites can do alone: every site fits DYNOTEARS to its own rows; the server sees only sums over sites.
 
 Site task ``local.fit`` keeps the site's own network in its state and answers with its weights, means and noise variances
-(for an average), with the indicators of its edges (for a vote), or with nothing else (when the networks are to stay at
-home), and with the number of networks: a site that stays out has none.
+(for an average), or with nothing else (when the networks are to stay at home), and with the number of networks: a site
+that stays out has none.
 
-What is done to the rows first is decided from sums over the sites that are asked: over all of them for an average or a
-vote. A site alone is a federation of one (`federation.protocol.task.asked_of`), and decides by its own numbers.
+What is done to the rows first is decided from sums over the sites that are asked: over all of them for an average.
+A site alone is a federation of one (`federation.protocol.task.asked_of`), and decides by its own numbers.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from feddbn.federation.sums.gram import asked_moments
 from feddbn.federation.sums.statistics import Preparation
 from feddbn.federation.sums.treatment import AskedMoments, asked_moments_program, whole_moments
 
-ANSWERS = ("weights", "votes", "count")
+ANSWERS = ("weights", "count")
 _ROUNDS = ("rho1", "phi1", "max_rounds", "h_tol", "tol", "acyclicity")
 
 
@@ -42,7 +42,7 @@ class LocalFitQuestion(RowsQuestion):
     """
 
     name = "local.fit"
-    purpose = "a network fitted to this site's rows alone: its weights or its edges"
+    purpose = "a network fitted to this site's rows alone: its weights"
 
     answer: str = choice(*ANSWERS)
     lambda_w: float = number(0.0)
@@ -135,9 +135,7 @@ def local_fit_of_state(
 
 
 def _fit(here: Here, question: LocalFitQuestion) -> tuple[SiteState, FloatArray]:
-    size = 0 if question.answer == "count" else question.allowed.size
-    if question.answer == "weights":
-        size += sum(question.allowed.shape)
+    size = question.allowed.size + sum(question.allowed.shape) if question.answer == "weights" else 0
     if question.abstains(here.state):
         return here.state, np.zeros(size + 1)
     constraints = EdgeConstraints(question.allowed > 0.5, question.required > 0.5)
@@ -164,8 +162,6 @@ def _fit(here: Here, question: LocalFitQuestion) -> tuple[SiteState, FloatArray]
         misses = np.eye(len(B), d) - B
         noise = (misses * (moments.scatter @ misses)).sum(axis=0) / moments.n
         numbers = np.concatenate([B.ravel(), moments.mean, np.maximum(noise, 0.0)])
-    elif question.answer == "votes":
-        numbers = (C != 0).astype(np.float64).ravel()
     return new, np.append(numbers, 1.0)
 
 

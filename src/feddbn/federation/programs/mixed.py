@@ -44,12 +44,12 @@ from feddbn.core.orders.learn import (
     Review,
     Reviewed,
     agreed,
-    only_likely,
-    with_directions,
+    with_shapes,
 )
 from feddbn.core.orders.parents import Criterion
 from feddbn.core.statistics.diagnostics import evidence_for_nuisances
 from feddbn.core.statistics.moments import Moments, sums_length, symmetric
+from feddbn.core.statistics.parts import UNKNOWN_DISPERSION
 from feddbn.errors import DataError
 from feddbn.federation.protocol.rows import RowsQuestion
 from feddbn.federation.protocol.site import Here, SiteState, answers
@@ -591,7 +591,9 @@ def mixed_program(
     within = told.evidence > 0
     seen = told.within if within else moments
     price = Criterion(options.penalty, order_c=options.penalty)
-    learned = OrderLearner("free", price, groups=Groups(d, tuple(columns))).learn(seen, constraints, rng)
+    learner = OrderLearner("free", price, groups=Groups(d, tuple(columns)))
+    learned = learner.learn(seen, constraints, rng)
+    learned = learner.replicated(learned, seen.n / UNKNOWN_DISPERSION, constraints, rng)
     learned = agreed(learned, constraints)
     spread = np.diag(moments.scatter)
     constant = np.array([not (spread[list(group)] > 0).all() for group in columns[:d]])
@@ -630,16 +632,15 @@ def _reviewed(learned: Learned, found: Reviewed) -> Learned:
     """The structure with directions as they were decided, and their probabilities."""
     search = learned.search
     network = search.adopt(search.regressions.support_of(found.parents))
-    posterior = with_directions(learned.posterior, found.orientation)
-    return replace(
+    found_now = replace(
         learned,
         support=network.support,
         order=network.order,
         score=network.score,
         network=network,
-        orientation=only_likely(found.orientation, posterior.probability),
-        posterior=posterior,
+        orientation=found.orientation,
     )
+    return with_shapes(found_now)
 
 
 def _known_counts(levels: LevelCounts) -> list[list[float]]:

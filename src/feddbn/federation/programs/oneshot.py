@@ -25,6 +25,7 @@ from feddbn.core.orders.learn import (
     choose_lags,
     firmness_of,
     refit,
+    with_directions,
 )
 from feddbn.core.orders.nongaussian import (
     N_FEATURES,
@@ -37,7 +38,6 @@ from feddbn.core.orders.nongaussian import (
     tail_weight,
     without_one_edge,
 )
-from feddbn.core.orders.parents import MANY_NODES
 from feddbn.core.orders.search import NoiseVariance, OrderResult, OrderSearch
 from feddbn.core.statistics.diagnostics import (
     memory_filter,
@@ -47,10 +47,12 @@ from feddbn.core.statistics.diagnostics import (
     without_memory,
 )
 from feddbn.core.statistics.discoveries import discoveries, edge_p_values, q_values
-from feddbn.core.statistics.moments import Moments, dependences, safe_roots
+from feddbn.core.statistics.moments import Moments, dependences, safe_roots, sums_length
+from feddbn.core.statistics.parts import UNKNOWN_DISPERSION
 from feddbn.core.statistics.residual_checks import ResidualChecks, violations
 from feddbn.data.checks import check_variances, rows_doubt
 from feddbn.errors import DataError
+from feddbn.federation.programs.functions import CurvedMoments, knobs_program
 from feddbn.federation.programs.residual_checks import (
     FEWEST_COMPLETE,
     MOST_QUESTIONS,
@@ -103,6 +105,8 @@ class OneShotOptions:
         What is done to the rows first. The intercept is always fitted.
     use_nongaussian
         "auto": only if the residuals are clearly not Gaussian.
+    finds_knobs
+        Look for variables that somebody sets at random.
     learn
         How the server learns.
     """
@@ -111,6 +115,7 @@ class OneShotOptions:
     choose_n_lags: bool = False
     prepare: Prepare = AS_THEY_ARE
     use_nongaussian: bool | Literal["auto"] = "auto"
+    finds_knobs: bool = False
     learn: OrderLearner = field(default_factory=OrderLearner)
 
 
@@ -137,8 +142,10 @@ class NonGaussianReport:
 class OneShotOutcome:
     """What the server ends with: the network, the moments (original units), the number of lags and sums.
 
-    `asked` is what the first sum told, `dependent` says which variables follow from others; probabilities are means over
-    `n_resamples`, or there are none for a reason; `spread` is how much more weights differ there than the model knows of.
+    `asked` is what the first sum told, `dependent` says which variables follow from others. `dispersion` is how much more
+    parts of the rows differ than chance; where no parts were asked for, `without_parts` says why.
+    `knobs` are variables that somebody sets at random: nothing acts on them. `beside` is what was told of curves where lines
+    stayed, `doubted` are the edges (from, to, lag) that do not hold beside curves.
     `q_values` are those of all edges where the network is that of discoveries (`with_discoveries`), which count `n_tested`
     rows.
     """
@@ -151,9 +158,11 @@ class OneShotOutcome:
     n_sums: int
     asked: AskedMoments | None = None
     dependent: tuple[Finding, ...] = ()
-    n_resamples: int = 0
-    not_resampled: str = "sums"
-    spread: float = 1.0
+    without_parts: str = "sums"
+    dispersion: float = UNKNOWN_DISPERSION
+    knobs: tuple[int, ...] = ()
+    beside: CurvedMoments | None = None
+    doubted: tuple[tuple[int, int, int], ...] = ()
     q_values: FloatArray | None = None
     n_tested: float = 0.0
 
@@ -170,7 +179,11 @@ def oneshot_program(
     shaped = options.use_nongaussian == "auto" and may_ask
     program = asked_moments_program(variables, options.n_lags, options.prepare, shaped)
     asked_for, n_sums = yield from counted(program)
-    shape = asked_for.shape
+    shape, knobs = asked_for.shape, tuple[int, ...]()
+    if options.finds_knobs and not options.prepare.inputs:
+        finding = knobs_program(variables, options.n_lags, asked_for.moments, asked_for.center)
+        knobs, n_more = yield from counted(treated(finding, asked_for.treatment))
+        constraints, n_sums = constraints.without_causes_of(knobs), n_sums + n_more
     outcome = learn_from_moments(asked_for.moments, variables, constraints, options, rng)
     learned, report = outcome.learned, None
     inputs = options.prepare.input_places(variables)
@@ -185,7 +198,7 @@ def oneshot_program(
         )
         learned, report, asked = yield from treated(improving, asked_for.treatment)
         n_sums += asked
-    return replace(outcome, learned=learned, nongaussian=report, n_sums=n_sums, asked=asked_for)
+    return replace(outcome, learned=learned, nongaussian=report, n_sums=n_sums, asked=asked_for, knobs=knobs)
 
 
 def learn_from_moments(
@@ -226,7 +239,7 @@ def with_discoveries(
     learned, asked = outcome.learned, outcome.asked
     n = outcome.moments.n if report is None or not report.n_effective else report.n_effective
     own = asked.rank / asked.n_rows if asked is not None and asked.n_rows else 0.0
-    n *= max(1.0 - own, 0.0) / outcome.spread
+    n *= max(1.0 - own, 0.0) / outcome.dispersion
     search, start = learned.search, learned.search.adopt(learned.support)
     undecided = sorted(
         (e.score_difference, e.source, e.target) for e in learned.orientation if not e.oriented
@@ -415,8 +428,8 @@ def _without(support: BoolArray, edges: Sequence[Edge]) -> BoolArray:
 #
 # What was found and what is left is the report; sentences are made of it elsewhere.
 
-LARGE_SHARED = 1.15
-"""Squares of different residuals of a row whose mean product is above this do not come from independent noises."""
+LARGE_SHARED = 0.05
+"""Squares of different residuals of a row that correlate more than this, in the mean, do not come from independent noises."""
 
 
 Instead = Callable[
@@ -444,10 +457,13 @@ def oneshot_plan(
     use_nongaussian: bool | str = False,
     chooses_lags: bool = False,
     checks: bool = True,
+    finds_knobs: bool = False,
 ) -> Plan:
     """What `checked_oneshot_program` may ask, or without `checks` `oneshot_program`."""
     d, shaped = len(variables), use_nongaussian == "auto"
     plan = asked_moments_plan(variables, n_lags, prepare, shaped)
+    if finds_knobs:
+        plan += (Planned("gram.functions", sums_length(2 * (n_lags + 1) * d), usual=0),)
     if use_nongaussian:
         numbers = 1 + N_FEATURES * most_residuals(d)
         plan += (Planned("residuals.shapes", numbers, MOST_QUESTIONS, int(not shaped), 1 + N_FEATURES * d),)
@@ -477,8 +493,9 @@ def checked_oneshot_program(
     prepare = replace(
         AS_THEY_ARE, center=outcome.asked.center, exogenous=wanted.exogenous, scale=wanted.scale
     )
-    settled = replace(options, prepare=prepare, n_lags=outcome.n_lags, choose_n_lags=False)
-    look = _Look(variables, constraints, options, settled, rng)
+    # What is set is known by now.
+    settled = replace(options, prepare=prepare, n_lags=outcome.n_lags, choose_n_lags=False, finds_knobs=False)
+    look = _Look(variables, constraints.without_causes_of(outcome.knobs), options, settled, rng)
     return (yield from treated(look.program(outcome, instead), outcome.asked.treatment))
 
 
@@ -516,7 +533,7 @@ class _Look:
         if has_gaps and checks.n < FEWEST_COMPLETE:
             # What moments tell of hidden causes they tell without complete rows.
             unknown = ResidualReport(None, n_effective=outcome.moments.n, n_complete=round(checks.n))
-            fit, unknown = self._with_doubts(fit, unknown, self._hidden_causes(fit, 1.0), CLEAR_GAIN)
+            unknown = self._with_doubts(unknown, self._hidden_causes(fit, 1.0), CLEAR_GAIN)
             return replace(fit.outcome, n_sums=outcome.n_sums + 1), unknown
         if instead is not None and "curvature" in violations(checks):
             # A curve that is taken for a line leaves residuals that seem to have memory and changing variances: curves first.
@@ -546,7 +563,7 @@ class _Look:
             gain,
             fit.outcome.moments.n / factor,
         )
-        fit, report = self._with_doubts(fit, report, self._hidden_causes(fit, factor), _enough(checks))
+        report = self._with_doubts(report, self._hidden_causes(fit, factor), _enough(checks))
         return replace(fit.outcome, n_sums=n_sums, asked=outcome.asked, lag_scores=outcome.lag_scores), report
 
     def _checked(self, fit: _Fit) -> ServerProgram[tuple[ResidualChecks, bool]]:
@@ -592,9 +609,7 @@ class _Look:
             criterion, kind = self.settled.learn.criterion, outcome.learned.noise.kind
             working, level = neutral_inputs(moments.scaled(np.tile(scale, n_lags + 1)), d, inputs)
             search = OrderSearch(working, kept, criterion.for_orders, kind)
-            # Many variables stay where they are unless a move helps.
-            start = outcome.learned.network
-            network = search.run(0, np.random.default_rng(0)) if d <= MANY_NODES else search.run_from(start)
+            network = search.run_from(outcome.learned.network)
             found = search.select_edges(network, criterion)
             # What inputs add is no evidence about the noise.
             return float(found.score) - len(inputs) * moments.n * level
@@ -637,7 +652,7 @@ class _Look:
         return _Fit(replace(outcome, moments=moments), filtered, to_learned, rho)
 
     def _tempered(self, fit: _Fit, factor: float, is_shared: bool) -> _Fit:
-        """Learn again as from fewer rows; where the noise's shape decided about edges, only their probabilities.
+        """Learn again as from fewer rows; what the noise's shape said of directions stays, for as many rows.
 
         Shapes decide rightly only while noises are independent: not if their variances change together.
         """
@@ -648,24 +663,23 @@ class _Look:
         again = learn_from_moments(
             fewer, self.variables, limits, replace(self.settled, n_lags=outcome.n_lags), self.rng
         )
-        learned = again.learned
-        if outcome.nongaussian is not None and outcome.nongaussian.used and not is_shared:
-            learned = replace(outcome.learned, posterior=learned.posterior)
-            return replace(fit, outcome=replace(outcome, learned=learned))
-        return replace(fit, outcome=replace(outcome, learned=learned, nongaussian=None))
+        if is_shared:
+            return replace(fit, outcome=replace(outcome, learned=again.learned, nongaussian=None))
+        learned = with_directions(again.learned, outcome.learned, factor)
+        return replace(fit, outcome=replace(outcome, learned=learned))
 
     def _with_doubts(
-        self, fit: _Fit, report: ResidualReport, doubts: HiddenDoubts | None, enough: float
-    ) -> tuple[_Fit, ResidualReport]:
-        """The report with the doubts; if hidden causes gain `enough`, links between their effects have no direction."""
+        self, report: ResidualReport, doubts: HiddenDoubts | None, enough: float
+    ) -> ResidualReport:
+        """The report with the doubts; if hidden causes gain `enough`, it names their effects, between which no link has a
+        direction.
+        """
         report = replace(report, doubts=doubts)
         if doubts is None or not doubts.effects or doubts.gain < enough:
-            return fit, report
+            return report
         names = tuple(tuple(self.variables[j] for j in one) for one in doubts.effects)
         left = ("hidden", *report.left)
-        return _left_open(fit, doubts.effects), replace(
-            report, left=left, hidden=names, hidden_gain=doubts.gain
-        )
+        return replace(report, left=left, hidden=names, hidden_gain=doubts.gain)
 
     def _hidden_causes(self, fit: _Fit, factor: float) -> HiddenDoubts | None:
         """The edges that hidden causes could stand for; None if that cannot be told.
@@ -697,17 +711,6 @@ def _enough(checks: ResidualChecks) -> float:
     if "memory" in violations(checks):
         return np.inf
     return CLEAR_GAIN * max(1.0, (float(checks.kurtosis.max()) - 1.0) / 2.0)
-
-
-def _left_open(fit: _Fit, effects: Sequence[Sequence[int]]) -> _Fit:
-    """The same network, the directions of edges between effects of one hidden cause left open."""
-    together = {(i, j) for one in effects for i in one for j in one}
-    learned = fit.outcome.learned
-    orientation = tuple(
-        EdgeOrientation(e.source, e.target, 0.0) if (e.source, e.target) in together else e
-        for e in learned.orientation
-    )
-    return replace(fit, outcome=replace(fit.outcome, learned=replace(learned, orientation=orientation)))
 
 
 def _is_mirrored(outcome: OneShotOutcome) -> bool:

@@ -640,20 +640,18 @@ def share_of_means(sums: ResidualSums, center: str) -> float:
     return float(sums.recordings[0] / max(sums.counts[0], 1.0)) if center == "recording" else 0.0
 
 
-def network_checks_program(
-    network: FittedNetwork, moments: Moments | None = None
-) -> ServerProgram[ResidualReport]:
+def network_checks_program(network: FittedNetwork) -> ServerProgram[ResidualReport]:
     """Look at the residuals near a fitted network; without checks if too few rows are complete.
 
-    `moments` are those of the network's rows; by default those that were asked for before, or are asked for now.
+    The moments of its rows are those that were asked for before, or are asked for now.
     """
-    return (yield from treated(_looked_at(network, moments), network.treatment))
+    return (yield from treated(_looked_at(network), network.treatment))
 
 
-def _looked_at(network: FittedNetwork, moments: Moments | None) -> ServerProgram[ResidualReport]:
-    if moments is None and network.asked is not None:
+def _looked_at(network: FittedNetwork) -> ServerProgram[ResidualReport]:
+    if network.asked is not None:
         moments = network.asked.moments
-    if moments is None:
+    else:
         moments = yield from moments_program(network.variables, network.n_lags)
     support = evident_support(moments, network.support, network.constraints)
     checks, _ = yield from checks_program(

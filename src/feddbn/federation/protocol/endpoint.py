@@ -27,7 +27,7 @@ from feddbn._version import __version__
 from feddbn.core.arrays import FloatArray
 from feddbn.core.designs.recordings import SiteData
 from feddbn.core.kinds import Kind
-from feddbn.data.memory import with_columns
+from feddbn.data.site import with_columns
 from feddbn.errors import AggregationError, FeddbnError, ProtocolError, SiteRefused, StateError
 from feddbn.federation.protocol.messages import (
     LONGEST,

@@ -26,7 +26,6 @@ from feddbn.core.designs.cells import (
 )
 from feddbn.core.designs.design import ONE_MEAN, RECORDING_MEANS, Basis, Design, Nuisance, are_public_units
 from feddbn.core.designs.features import BEND, CURVE
-from feddbn.core.designs.lags import RowsAlone
 from feddbn.core.designs.recordings import CompleteSite, Recording, SiteData, training_site
 from feddbn.core.kinds import read_coding
 from feddbn.data.kinds import read_kinds
@@ -56,6 +55,7 @@ from feddbn.federation.protocol.task import (
 # ``"month"``                 periods of the calendar; ``"month from 2024-01"`` says which is the first
 # ``{"column": "phase"}``     a column of whole numbers 0, 1, 2, ..., also ``"column:phase"``
 
+_MOST_VIEWS = 4
 MOST_TIME_BLOCKS = 60
 """With many blocks each has few rows, and all ranges of them are learned from."""
 CALENDAR: Mapping[str, str] = MappingProxyType(
@@ -381,7 +381,9 @@ class RowsQuestion(Treatment, Question):
             asked = scope.parameters.get("features", "linear")
             known = tuple(FUNCTIONS.values()) if asked == "auto" else (functions_of(str(asked)),)
             need(self.functions in known, f"its functions are {self.functions!r}", "other-functions")
-            wants = bool(scope.parameters.get("interactions", False))
+            # Beside curves that were not asked for, a few products within a time step say which links are none.
+            beside = asked == "auto" and not any(self.products[2::3])
+            wants = beside or bool(scope.parameters.get("interactions", False))
             need(wants or not self.products, "it multiplies variables", "other-functions")
         if self.kinds:
             said = scope.parameters.get("kinds")
@@ -516,8 +518,7 @@ class RowsQuestion(Treatment, Question):
         # Gains of sites change no row against another.
         seen = replace(self, log_scales=None).treated
         given: dict[str, Any] = {
-            # Rows by themselves may be at any time.
-            "seen": seen if design.n_lags else lambda data: RowsAlone(seen(data)),
+            "seen": seen,
             "key": self._cells,
             "is_whole": is_whole,
             "are_pairs": self.reads_incomplete_rows,
@@ -578,7 +579,20 @@ class RowsQuestion(Treatment, Question):
         return iter(CompleteSite(self.rows_of(data)).recordings())
 
     def treated(self, data: SiteData) -> SiteData:
-        """Return the site as this question wants its cells: mapped, bounded, in the federation's units."""
+        """Return the site as this question wants its cells: mapped, bounded, in the federation's units.
+
+        All questions of a run want the same, so a site in memory remembers it.
+        """
+        scales = None if self.log_scales is None else self.log_scales.tobytes()
+        key = self.variables, self.cell_maps, self.robust, self.inputs, scales
+        views: dict[Any, SiteData] = getattr(data, "views", {})
+        if key not in views:
+            if len(views) >= _MOST_VIEWS:
+                views.clear()
+            views[key] = self._treated(data)
+        return views[key]
+
+    def _treated(self, data: SiteData) -> SiteData:
         data = self.mapped(data)
         if self.robust == "none" and self.log_scales is None:
             return data

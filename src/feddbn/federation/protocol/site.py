@@ -21,7 +21,7 @@ import numpy as np
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.designs.recordings import SiteData
-from feddbn.data.memory import AlignedSite
+from feddbn.data.site import with_columns
 from feddbn.errors import ProtocolError, StateError
 from feddbn.federation.protocol.task import Question, Task
 from feddbn.findings import Finding
@@ -214,10 +214,10 @@ class Site:
 
     def here_for(self, question: Question) -> Here:
         """The same without variables that a question is not about."""
-        own, here = tuple(self.data.variables), self.here
+        own, here = tuple(self.data.variables), replace(self.here, data=question.dealt(self.data))
         asked = getattr(question, "variables", own)
         held = own if asked == own else tuple(name for name in own if name in asked)
-        return here if held == own else replace(here, data=AlignedSite(held, here.data))
+        return here if held == own else replace(here, data=with_columns(here.data, held))
 
     def answer(self, task: Task, channel: Channel = PLAIN) -> FloatArray:
         """Return the vector for `task` and keep the new state."""

@@ -160,7 +160,7 @@ class Attendance(Table):
 
 # What a study may want beside, or instead of, a network: one table of its file for each goal.
 
-CHOSEN_BY_ROWS = ("n_lags", "lambda_w", "lambda_a", "mu", "n_clusters")
+CHOSEN_BY_ROWS = ("n_lags", "lambda_w", "lambda_a", "mu")
 """Parameters that are chosen on held-out rows where they are "auto"."""
 Goal = Literal["network", "confidence", "select", "compare", "check"]
 # In steps of five per cent: by studies of different shares, recordings of twenty rows differ by a row, too.
@@ -172,9 +172,6 @@ class Confidence(Table):
     """How edges are tried out where a study's goal is "confidence": as the arguments of ``feddbn.confidence``."""
 
     replicates: int = Field(default=100, ge=2, le=10_000)
-    resampling: Literal["bootstrap", "stability"] = "bootstrap"
-    block_length: int | Literal["auto", "politis-white"] = "auto"
-    unit: Literal["auto", "recordings", "blocks"] = "auto"
     level: float = Field(default=0.9, gt=0, lt=1)
     seed: int = Field(default=0, ge=0)
 
@@ -523,7 +520,7 @@ class StudyMethod:
 
 # What a method must be able to do for a goal, and which sums it takes.
 _WORDS = {
-    "confidence": ("learn from resampled sums", "resampled sums"),
+    "confidence": ("learn from resamples of parts of the rows", "sums of parts of the rows"),
     "select": ("choose its parameters on held-out rows", "held-out sums"),
     "compare": ("be judged on held-out rows", "held-out sums"),
     "check": ("begin with a survey of the data", "sums of the survey"),

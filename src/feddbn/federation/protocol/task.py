@@ -60,14 +60,12 @@ class Scope:
         Polynomials in time that may be taken off, and how many cycles.
     inputs
         Positions of variables that only act on others.
-    most_clusters
-        Into how many clusters sites may be sorted.
     numbers
         Values that the study gives to parameters of rounds, by name; where it leaves them open, the method chooses.
     unit
         What its noise protects; None: its sums carry no noise.
-    resampling
-        What a question about resamples must say, by parameter; empty: none is asked.
+    n_parts
+        Into how many parts rows may be dealt; 0: they are not.
     parameters
         The study's own, for what only one kind of question needs to know.
     """
@@ -82,10 +80,9 @@ class Scope:
     degrees: tuple[int, ...] = (0,)
     most_cycles: int = 0
     inputs: tuple[int, ...] = ()
-    most_clusters: int = 1
     numbers: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     unit: str | None = None
-    resampling: Mapping[str, Any] = field(default_factory=dict)
+    n_parts: int = 0
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
     def check_task(self, task: str) -> None:
@@ -400,8 +397,12 @@ class Question:
 
     @property
     def varying(self) -> Question:
-        """The question whose sampling error the answer has, or each of its equally long pieces: itself, but for resamples."""
+        """The question whose sampling error the answer has: itself."""
         return self
+
+    def dealt(self, data: SiteData) -> SiteData:
+        """Return the site with its rows dealt to parts, for a question about parts; else as it is."""
+        return data
 
     @property
     def reach(self) -> int:

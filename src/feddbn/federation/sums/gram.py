@@ -9,20 +9,9 @@ Which columns, which rows and what is done to cells a `RowsQuestion` says. Forms
     diagonal    count, totals, squares and lag-1 products: nothing about pairs of variables
     pairs       how often two columns are present together, and their totals and products there
     blocks      the first form for each block of time
-    resamples   the first form for each of some resamples of recordings or of blocks of rows (`bootstrap_program`)
+    parts       the first or the second form for each part of the rows (`core.designs.parts`)
 
 A site reads its rows once per design; the moments of lagged values stay in its state.
-
-Resamples
----------
-Replicate -1 is the data themselves. Whole recordings are resampled where a site has many of them, else blocks of neighbouring
-rows. Nuisances of recordings are taken off, and empty cells are drawn where there is a model of rows, before rows are
-resampled. The draws of a site are seeded by (run seed, replicate, a digest of the site's own rows). The digest makes sites
-draw differently and every run repeatable; and it keeps the draws from the server. This matters: the sums are ``counts @ S``
-with the sums S of single blocks, so a server that knew the counts of all sites could solve for every block of a few rows once
-there are as many replicates as blocks, secure aggregation or not. Two sites with bit-identical rows draw identically; a site
-with a single block contributes its data to every replicate. B resamples cost one stacked sum, or a few where that grows too
-long; units of privacy are not split, so differential privacy cannot be put around it.
 """
 
 from __future__ import annotations
@@ -36,33 +25,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from feddbn.core.arrays import FloatArray, IntArray
-from feddbn.core.designs.cells import FilledSite
 from feddbn.core.designs.design import ONE_MEAN, Design, Nuisance, TimeBasis, design_rows
-from feddbn.core.designs.gram import nuisance_basis, recording_gram, tried_grams, whole_rows
+from feddbn.core.designs.gram import labelled_rows, nuisance_basis, recording_gram, tried_grams, whole_rows
+from feddbn.core.designs.parts import N_PARTS, dealt
 from feddbn.core.designs.recordings import (
-    CHUNK_ROWS,
     CompleteRows,
-    CompleteSite,
     Recording,
     SiteData,
     training_site,
     usable_runs,
 )
 from feddbn.core.orders.nongaussian import shape_sums
-from feddbn.core.statistics.missing import expected_moments, known_pairs, pair_totals, pairwise_sums
+from feddbn.core.statistics.missing import (
+    expected_moments,
+    expected_parts,
+    known_pairs,
+    pair_totals,
+    pairwise_sums,
+)
 from feddbn.core.statistics.moments import (
-    RESAMPLINGS,
     Moments,
     as_of_rows,
-    block_sizes,
-    block_sums,
-    cube_root_length,
-    resample_counts,
-    safe_roots,
     sums_length,
     upper_triangle,
 )
-from feddbn.errors import DataError, Given, MissingExtra, ParameterError, ProtocolError
+from feddbn.core.statistics.parts import PartMoments
+from feddbn.errors import DataError, Given, ParameterError
 from feddbn.federation.protocol.rows import RowsQuestion
 from feddbn.federation.protocol.site import Here, SiteState, answers
 from feddbn.federation.protocol.task import (
@@ -72,8 +60,8 @@ from feddbn.federation.protocol.task import (
     Scope,
     ServerProgram,
     Task,
+    View,
     array,
-    choice,
     flag,
     number,
     numbers,
@@ -81,13 +69,6 @@ from feddbn.federation.protocol.task import (
     wholes,
 )
 
-BLOCK_LENGTHS = ("auto", "politis-white")
-UNITS = ("auto", "recordings", "blocks")
-MANY_RECORDINGS = 10
-MOST_REPLICATES = 1_000_000
-FLOATS_PER_TASK = 4_000_000
-"""Numbers in one answer about resamples, unless one replicate alone has more."""
-_FLOATS_AT_ONCE = 2_000_000
 MOST_ORIGINS = 8
 """Origins about which a run asks for the moments of the same rows: none, the means, and those of each model of rows."""
 
@@ -106,9 +87,8 @@ class GramQuestion(RowsQuestion):
         pair of columns (`core.statistics.missing.known_pairs`).
     pairs, diagonal
         Products over pairs of present cells; or squares and lag-1 products alone.
-    resampling, first, stop, block_rule, block_length, resampled, seed
-        Resamples first..stop-1, drawn in this way, of recordings or blocks; `block_length` counts where `block_rule` is
-        "given". Empty: rows as they are.
+    n_parts
+        Into how many parts rows are dealt; 0: they are summed together.
     clip_bound
         The bound to which sites clip where they add noise.
     """
@@ -126,7 +106,7 @@ class GramQuestion(RowsQuestion):
             "pairs": "how often two values of a lagged row are present together, and their cross-products there, if asked "
             "without means, trends and cycles of recordings",
             "blocks": "lagged means and cross-products of all variables in each of a few blocks of rows",
-            "resamples": "count, totals and cross-products of resampled rows",
+            "parts": "lagged means and cross-products of all variables in each of a few parts of the rows",
         }
     )
     takes = ("functions", "kinds", "blocks")
@@ -140,20 +120,14 @@ class GramQuestion(RowsQuestion):
     known: bool = flag(default=False)
     pairs: bool = flag(default=False)
     diagonal: bool = flag(default=False)
-    resampling: str = choice("", *RESAMPLINGS, default="")
-    first: int = whole(-1, MOST_REPLICATES, default=0)
-    stop: int = whole(0, MOST_REPLICATES, default=0)
-    block_rule: str = choice("given", *BLOCK_LENGTHS, default="auto")
-    block_length: int = whole(0, 1_000_000_000, default=0)
-    resampled: str = choice(*UNITS, default="auto")
-    seed: int = whole(default=0)
+    n_parts: int = whole(0, N_PARTS, default=0)
     clip_bound: float | None = number(0.0, default=None)
 
     @property
     def form(self) -> str:
         """What is answered."""
         asked = {
-            "resamples": bool(self.resampling),
+            "parts": self.n_parts > 0,
             "blocks": self.n_blocks > 0,
             "pairs": self.pairs,
             "diagonal": self.diagonal,
@@ -183,26 +157,15 @@ class GramQuestion(RowsQuestion):
             "pairs": (self.pairs, ("pairs",)),
             "diagonal": (self.diagonal, ("diagonal",)),
             "clip_bound": (self.clip_bound is not None, ("rows",)),
-            "origin": (self.origin is not None, ("rows", "pairs", "diagonal", "blocks", "resamples")),
+            "origin": (self.origin is not None, ("rows", "pairs", "diagonal", "blocks", "parts")),
         }
         for name, (is_given, forms) in more.items():
             if is_given and self.form not in forms:
                 raise self.wrong(f"{name!r} has no meaning in this form")
         if (self.pairs or self.diagonal) and (self.functions or self.kinds):
             raise self.wrong("pairs and squares are those of lagged values")
-        if self.resampling:
-            self._check_resamples()
-        elif self.first or self.stop or self.block_length or self.seed:
-            raise self.wrong("'first', 'stop', 'block_length' and 'seed' need 'resampling'")
-
-    def _check_resamples(self) -> None:
-        if self.kinds or self.n_blocks:
-            raise self.wrong("resamples are of lagged values, or of functions of them")
-        if self.first >= self.stop or (self.block_rule == "given" and self.block_length < 1):
-            raise self.wrong("'first' must be below 'stop', and a given block_length at least 1")
-        n = self.stop - self.first
-        if n > 1 and n * sums_length(self.n_columns) > FLOATS_PER_TASK:
-            raise self.wrong(f"{n} replicates at a time are too many")
+        if self.n_parts and (self.kinds or self.n_blocks or self.fold):
+            raise self.wrong("parts are of lagged values, or of functions of them, and of all rows")
 
     def check_scope(self, scope: Scope) -> None:
         """What is tried is what the study leaves open, pairs and bounds are for studies that need them, and so on."""
@@ -218,12 +181,7 @@ class GramQuestion(RowsQuestion):
         scope.require(has_meaning, self.name, "'clip_bound' has no meaning without noise")
         fills = not self.pairs or "fill" in scope.transformations
         scope.require(fills, self.name, "the study leaves out rows with empty cells")
-        if self.resampling:
-            replicates = int(scope.resampling.get("replicates", 0))
-            scope.require(self.stop <= replicates, self.name, f"it asks for replicate {self.stop - 1}")
-            for name in ("resampling", "block_rule", "block_length", "resampled", "seed"):
-                value = getattr(self, name)
-                scope.require(value == scope.resampling.get(name), self.name, f"{name!r} is {value!r}")
+        scope.require(self.n_parts in (0, scope.n_parts), self.name, f"'n_parts' is {self.n_parts}")
 
     @property
     def transformations(self) -> tuple[str, ...]:
@@ -246,13 +204,28 @@ class GramQuestion(RowsQuestion):
             found += (Constant("nuisances to try" + self.place, tried),)
         if self.n_blocks:
             return *found, Constant("blocks of rows about an origin", (self.n_lags, self.origin))
-        what = "origins of resamples" if self.resampling else "origins of moments"
-        return *found, Constant(what + self.place, (self.origin,), MOST_ORIGINS)
+        if self.n_parts:
+            found += (Constant("parts of rows", (self.n_parts,)),)
+        return *found, Constant("origins of moments" + self.place, (self.origin,), MOST_ORIGINS)
 
-    @property
-    def varying(self) -> GramQuestion:
-        """Resamples lie around the data themselves, noise and all."""
-        return replace(self, first=-1, stop=0) if self.resampling else self
+    def dealt(self, data: SiteData) -> SiteData:
+        """Parts are of the rows as they are, whatever is done to cells."""
+        return dealt(data, self.n_parts) if self.n_parts else data
+
+    def block_of(self, times: IntArray, labels: NDArray[np.generic] | None) -> IntArray:
+        """Or in which part."""
+        if not self.n_parts or labels is None:
+            return super().block_of(times, labels)
+        return np.asarray(labels, dtype=np.int64)
+
+    def in_view(self, data: SiteData, site: str) -> tuple[View, ...]:
+        """Also each part by itself."""
+        views = super().in_view(data, site)
+        if not self.n_parts:
+            return views
+        return tuple(
+            replace(view, key=(*view.key, "parts", self.n_parts), part_of=self.block_of) for view in views
+        )
 
     @property
     def reads_incomplete_rows(self) -> bool:
@@ -330,9 +303,7 @@ def local_moments(
     key = moments_key(question, design)
     if "moments.key" in state and np.array_equal(state["moments.key"], key):
         return state, Moments(float(state["moments.n"]), state["moments.mean"], state["moments.scatter"])
-    total = Moments.empty(design.q)
-    for recording in training_parts(here.data, question):
-        total = total.merge(recording_moments(design, recording, question.row_model))
+    total = recordings_moments(design, training_parts(here.data, question), question.row_model)
     if total.n == 0:
         if any(len(whole_rows(design, recording)[0]) for recording in training_parts(here.data, question)):
             raise DataError(
@@ -358,14 +329,43 @@ def _remembered(state: SiteState, question: RowsQuestion, design: Design, total:
     }
 
 
-def recording_moments(design: Design, recording: Recording, row_model: FloatArray | None) -> Moments:
-    """The moments of one recording: of its complete rows, or of all of them with empty cells filled in as expected."""
+def recordings_moments(
+    design: Design, recordings: Iterable[Recording], row_model: FloatArray | None
+) -> Moments:
+    """The moments of recordings: of complete rows, or of all of them with empty cells filled in as expected."""
+    total = Moments.empty(design.q)
     if row_model is None or len(row_model) != design.q + 1:
-        return recording_gram(design, CompleteRows(recording)).moments
-    rows, times = whole_rows(design, recording)
-    if not np.isnan(rows).any():
-        return recording_gram(design, recording).moments
-    return expected_moments(rows, row_model[1:], row_model[0], nuisance_basis(design.nuisance, times))
+        for recording in recordings:
+            total = total.merge(recording_gram(design, CompleteRows(recording)).moments)
+        return total
+    for rows, bases, _ in _together(design, recordings):
+        total = total.merge(expected_moments(rows, row_model[1:], row_model[0], bases))
+    return total
+
+
+_VALUES_TOGETHER = 1 << 20
+
+
+def _together(
+    design: Design, recordings: Iterable[Recording], are_dealt: bool = False
+) -> Iterator[tuple[FloatArray, list[FloatArray] | None, IntArray]]:
+    """Yield the rows of some recordings at a time, the nuisance columns of each if they are its own, and parts if dealt."""
+    waiting = list[tuple[FloatArray, FloatArray | None, IntArray]]()
+
+    def whole() -> tuple[FloatArray, list[FloatArray] | None, IntArray]:
+        rows, bases, parts = zip(*waiting, strict=True)
+        own = [one for one in bases if one is not None]
+        waiting.clear()
+        return np.concatenate(rows), own or None, np.concatenate(parts)
+
+    for recording in recordings:
+        rows, times, parts = labelled_rows(design, recording, are_dealt)
+        if len(rows):
+            waiting.append((rows, nuisance_basis(design.nuisance, times), parts))
+        if sum(rows.size for rows, *_ in waiting) >= _VALUES_TOGETHER:
+            yield whole()
+    if waiting:
+        yield whole()
 
 
 def training_parts(data: SiteData, question: RowsQuestion) -> Iterator[Recording]:
@@ -385,8 +385,8 @@ def _known(here: Here, question: GramQuestion, moments: Moments) -> FloatArray:
     if row_model is None or moments.n == 0:
         return np.full((q, q), moments.n)
     total = np.zeros((q, q))
-    for recording in training_parts(here.data, question):
-        total += known_pairs(whole_rows(question.design, recording)[0], row_model[1:])
+    for rows, *_ in _together(question.design, training_parts(here.data, question)):
+        total += known_pairs(rows, row_model[1:])
     return total
 
 
@@ -542,139 +542,29 @@ def _blocks(here: Here, question: GramQuestion) -> tuple[SiteState, FloatArray]:
     return here.state, np.concatenate([one.to_sums(question.origin) for one in found])
 
 
-# Resamples.
+# Parts of all rows.
 
 
-@dataclass(frozen=True)
-class ResamplingPlan:
-    """How a site's rows are cut: `sizes[c]` are the block sizes of chunk c, `units[c]` the unit of each of its blocks."""
-
-    sizes: tuple[np.ndarray, ...]
-    units: tuple[np.ndarray, ...]
-    n_units: int
-    digest: bytes
-
-    def counts(self, resampling: str, seed: int, replicate: int) -> FloatArray:
-        """(n_units,) how often each unit is in a replicate; -1 is the data themselves."""
-        if replicate < 0 or self.n_units == 0:
-            return np.ones(self.n_units)
-        pair, second = divmod(replicate, 2) if resampling == "stability" else (replicate, 0)
-        key = hashlib.sha256(f"feddbn {resampling} {seed} {pair} ".encode() + self.digest).digest()
-        rng = np.random.default_rng(int.from_bytes(key, "little"))
-        return resample_counts(self.n_units, resampling, bool(second), rng)
+def _parts(here: Here, question: GramQuestion) -> tuple[SiteState, FloatArray]:
+    total = [Moments.empty(question.n_columns)] * question.n_parts
+    if not question.abstains(here.state):
+        site = question.rows_of(dealt(here.data, question.n_parts))
+        for k, moments in _moments_of_parts(question, site):
+            total[k] = total[k].merge(moments)
+    return here.state, np.concatenate([one.to_sums(question.origin) for one in total])
 
 
-def resampling_plan(site: SiteData, n_lags: int, block_length: int | str, unit: str) -> ResamplingPlan:
-    """Cut a site's rows into what will be resampled; reads every row once and keeps none."""
-    design = Design.linear(site.variables, n_lags)
-    digest = hashlib.sha256()
-    lengths: list[list[int]] = []
-    longest = np.zeros((0, 0))
-    for recording in CompleteSite(site).recordings():
-        digest.update(b"recording ")
-        lengths.append([])
-        for chunk in _chunks(recording, design):
-            digest.update(chunk.tobytes())
-            lengths[-1].append(len(chunk))
-            if block_length == "politis-white" and len(chunk) > len(longest):
-                longest = chunk[:, : design.d].copy()
-    usable = [item for item in lengths if sum(item)]
-    by_recording = unit == "recordings" or (unit == "auto" and len(usable) >= MANY_RECORDINGS)
-    length = _block_length(block_length, sum(map(sum, lengths)), longest)
-    sizes, units, n_units = [], [], 0
-    for item in lengths:
-        for n_rows in item:
-            cut = np.array([n_rows]) if by_recording else block_sizes(n_rows, length)
-            sizes.append(cut)
-            units.append(n_units + (np.zeros(1, dtype=int) if by_recording else np.arange(len(cut))))
-            n_units += 0 if by_recording else len(cut)
-        n_units += int(by_recording and sum(item) > 0)
-    return ResamplingPlan(tuple(sizes), tuple(units), n_units, digest.digest())
-
-
-def unit_sizes(data: SiteData, question: GramQuestion) -> np.ndarray:
-    """(n_units,) how many rows each unit has that a site resamples for a question."""
-    plan = _plan(_resampled_rows(data, question)[0], question)
-    sizes = np.zeros(plan.n_units)
-    for rows, units in zip(plan.sizes, plan.units, strict=True):
-        np.add.at(sizes, units, rows)
-    return sizes
-
-
-def _plan(site: SiteData, question: GramQuestion) -> ResamplingPlan:
-    """How the rows that a question is about are cut."""
-    length = question.block_length if question.block_rule == "given" else question.block_rule
-    return resampling_plan(site, question.n_lags, length, question.resampled)
-
-
-def _resamples(here: Here, question: GramQuestion) -> tuple[SiteState, FloatArray]:
-    first, stop = question.first, question.stop
-    total = np.zeros((stop - first, sums_length(question.n_columns)))
-    if question.abstains(here.state):
-        return here.state, total.ravel()
-    site, design, own_means = _resampled_rows(here.data, question)
-    plan = _plan(site, question)
-    counts = np.stack(
-        [plan.counts(question.resampling, question.seed, replicate) for replicate in range(first, stop)]
-    )
-    chunks = (
-        chunk - mean
-        for recording in CompleteSite(site).recordings()
-        for mean in (recording_gram(design, recording).moments.mean if own_means else 0.0,)
-        for chunk in _chunks(recording, design)
-    )
-    origin = np.zeros(design.q) if question.origin is None else question.origin
-    for index, sums in _block_sums(chunks, plan, origin):
-        total += counts[:, index] @ sums
-    return here.state, total.ravel()
-
-
-def _resampled_rows(data: SiteData, question: GramQuestion) -> tuple[SiteData, Design, bool]:
-    """The site as it is resampled, the design of its rows, and whether these lose their recording's mean."""
-    has_means, design = question.center == "recording", replace(question.design, nuisance=ONE_MEAN)
-    if question.functions:
-        return question.rows_of(data), design, has_means
-    site = question.treated(data)
-    if question.nuisance.has_time or question.row_model is not None:
-        site = FilledSite(site, question.nuisance, question.row_model, question.seed)
-        has_means = False
-    return site, design, has_means
-
-
-def _block_sums(
-    chunks: Iterable[FloatArray], plan: ResamplingPlan, origin: FloatArray
-) -> Iterator[tuple[np.ndarray, FloatArray]]:
-    """Yield (units, sums of their blocks), some blocks at a time."""
-    # Bounds the (blocks, q, q) products held at once.
-    at_once = max(1, _FLOATS_AT_ONCE // len(origin) ** 2)
-    for chunk, sizes, units in zip(chunks, plan.sizes, plan.units, strict=True):
-        ends = np.cumsum(sizes)
-        for first in range(0, len(sizes), at_once):
-            part = slice(first, first + at_once)
-            rows = chunk[ends[part][0] - sizes[first] : ends[part][-1]]
-            yield units[part], block_sums(rows, sizes[part], origin)
-
-
-def _chunks(recording: Recording, design: Design) -> Iterator[FloatArray]:
-    """Design rows in chunks of a size that does not depend on the design: blocks are cut within them."""
-    return (rows.values for rows in design_rows(design, recording.blocks(), CHUNK_ROWS))
-
-
-def _block_length(block_length: int | str, n_rows: int, longest: FloatArray) -> int:
-    if isinstance(block_length, int):
-        return block_length
-    if block_length == "auto" or len(longest) < 10:
-        return cube_root_length(n_rows)
-    try:
-        from arch.bootstrap import optimal_block_length
-    except ImportError:
-        raise MissingExtra("arch", "bootstrap") from None
-    varying = longest[:, longest.std(axis=0) > 0]
-    if varying.shape[1] == 0:
-        return 1
-    # One length for all variables: the most dependent one decides (Patton, Politis and White 2009).
-    best = float(np.nanmax(optimal_block_length(varying)["circular"].to_numpy()))
-    return int(np.clip(np.ceil(best), 1, len(longest)))
+def _moments_of_parts(question: GramQuestion, site: SiteData) -> Iterator[tuple[int, Moments]]:
+    """Yield the moments of the rows of recordings in each part, off what is the recordings' own."""
+    row_model = question.row_model
+    if row_model is not None and not question.functions and len(row_model) == question.q + 1:
+        for rows, bases, parts in _together(question.design, site.recordings(), are_dealt=True):
+            yield from expected_parts(rows, parts, row_model[1:], row_model[0], bases)
+        return
+    for recording in site.recordings():
+        for piece in block_pieces(question, recording):
+            for k in np.unique(piece.blocks).tolist():
+                yield k, Moments.of_rows(piece.values[piece.blocks == k])
 
 
 # Moments by unit of privacy.
@@ -744,116 +634,20 @@ def _units(here: Here, question: GramQuestion, unit: str) -> Iterator[FloatArray
             yield recording_gram(question.design, rows_of).moments.to_sums(question.origin)
 
 
-_FORMS = {"diagonal": _diagonal, "pairs": _pairs, "blocks": _blocks, "resamples": _resamples}
+_FORMS = {"diagonal": _diagonal, "pairs": _pairs, "blocks": _blocks, "parts": _parts}
 answers(GramQuestion, _units, lambda question: sums_length(question.n_columns))(_answer)
 
 
-@dataclass(frozen=True)
-class ResampledMoments:
-    """Moments of the data of all sites, and of every replicate."""
-
-    full: Moments
-    replicates: tuple[Moments, ...]
-
-    def each(self, change: Callable[[Moments], Moments]) -> ResampledMoments:
-        """The same with all moments changed in one way."""
-        full, *others = map(change, (self.full, *self.replicates))
-        return ResampledMoments(full, tuple(others))
-
-    def worth(self, share: float) -> ResampledMoments:
-        """The same where a row is worth a share of a complete one."""
-        return self.each(lambda m: Moments(m.n * share, m.mean, m.scatter * share))
-
-    def nearer(self, part: float) -> ResampledMoments:
-        """Replicates that differ from all rows by a part of what they do."""
-        near = Moments(self.full.n * (1 - part), self.full.mean, self.full.scatter * (1 - part))
-        return self.each(lambda m: near.merge(Moments(m.n * part, m.mean, m.scatter * part)))
-
-    def about(self, moments: Moments) -> ResampledMoments:
-        """The same about other moments of all rows: products are turned as ``T G T'``, where T makes these of those.
-
-        Cells that were drawn once, the same in every replicate, then leave no trace in their mean.
-        """
-        (wanted, scale), (given, before) = (_root(m) for m in (moments, self.full))
-        turn = scale[:, None] * np.linalg.solve(given.T, wanted.T).T / before
-        return self.each(lambda m: Moments(m.n, moments.mean, turn @ m.scatter @ turn.T))
+def parts_plan(columns: int, n_parts: int = N_PARTS) -> Plan:
+    """What `parts_program` asks about rows of so many columns."""
+    return (Planned("gram.parts", n_parts * sums_length(columns)),)
 
 
-def _root(moments: Moments) -> tuple[FloatArray, FloatArray]:
-    """Cholesky factor of correlations, slightly away from singular ones, and standard deviations."""
-    scale = safe_roots(np.diag(moments.scatter) / moments.n)
-    R = moments.scatter / np.outer(scale, scale) / moments.n
-    return np.asarray(np.linalg.cholesky(R + 1e-9 * np.eye(len(R)))), scale
-
-
-def bootstrap_plan(columns: int, n_replicates: int, *, has_origin: bool = False) -> Plan:
-    """What `bootstrap_program` may ask about rows of so many columns."""
-    length = sums_length(columns)
-    per_task = max(1, FLOATS_PER_TASK // length)
-    times = -(-(n_replicates + 1) // per_task)
-    numbers = min(per_task, n_replicates + 1) * length
-    first = () if has_origin else (Planned("gram.resamples", length),)
-    return *first, Planned("gram.resamples", numbers, times, times)
-
-
-def bootstrap_program(
-    variables: tuple[str, ...],
-    n_lags: int,
-    n_replicates: int,
-    *,
-    resampling: str = "bootstrap",
-    block_length: int | str = "auto",
-    unit: str = "auto",
-    seed: int = 0,
-    center: str = "none",
-    curved: GramQuestion | None = None,
-    origin: FloatArray | None = None,
-) -> ServerProgram[ResampledMoments]:
-    """Ask for the mean unless an `origin` is given, then for stacked sums of resamples about it.
-
-    `curved` asks for rows of its design instead.
-    """
-    d = len(variables)
-    q = (n_lags + 1) * d if curved is None else curved.design.q
-    length = sums_length(q)
-    per_task = max(1, FLOATS_PER_TASK // length)
-
-    rows = GramQuestion(n_lags=n_lags, variables=variables, center=center) if curved is None else curved
-
-    def task(origin: FloatArray, first: int, stop: int) -> Task:
-        question = replace(
-            rows,
-            center=center,
-            resampling=resampling,
-            first=first,
-            stop=stop,
-            block_length=block_length if isinstance(block_length, int) else 0,
-            block_rule="given" if isinstance(block_length, int) else block_length,
-            resampled=unit,
-            seed=seed,
-            origin=origin,
-        )
-        return Task(question, note={"replicates": float(max(stop, 0))})
-
-    # A first sum about 0 only finds the mean; sums about the mean lose no digits to large levels. Curved rows are in public
-    # units, about their level.
-    if origin is None:
-        origin = np.zeros(q)
-        if curved is None:
-            answer = yield task(origin, -1, 0)
-            origin = Moments.from_sums(answer.value, q).mean
-    found: list[Moments] = []
-    for first in range(-1, n_replicates, per_task):
-        stop = min(first + per_task, n_replicates)
-        answer = yield task(origin, first, stop)
-        if answer.value.shape != ((stop - first) * length,):
-            raise ProtocolError(
-                f"the sum of {stop - first} replicates has shape {answer.value.shape}; "
-                f"{q} columns give {(stop - first) * length} numbers.",
-                code="bad-sum",
-            )
-        found += [
-            as_of_rows(Moments.from_sums(row, q, origin))
-            for row in answer.value.reshape(stop - first, length)
-        ]
-    return ResampledMoments(found[0], tuple(found[1:]))
+def parts_program(question: GramQuestion, n_parts: int = N_PARTS) -> ServerProgram[PartMoments]:
+    """Ask a question about all rows of each of their parts."""
+    asked = replace(question, n_parts=n_parts)
+    answer, q = (yield Task(asked)), asked.n_columns
+    sums = answer.value.reshape(n_parts, sums_length(q))
+    found = (Moments.from_sums(one, q, asked.origin) for one in sums)
+    # With noise in it a part may have fewer rows than none.
+    return PartMoments.of(tuple(as_of_rows(one) if one.n > 0 else Moments.empty(q) for one in found))

@@ -209,10 +209,11 @@ def parts_in_view(view: View, data: SiteData, least: int) -> dict[int, Part]:
         for number, piece in enumerate(_pieces(recording, view)):
             for rows in design_rows(view.design, piece.blocks()):
                 values, times = rows.values, rows.time + np.arange(len(rows.values))
+                labels = None if view.part_of is None else rows.labels
                 if view.is_whole:
                     some = ~np.isnan(values).all(axis=1)
                     values, times = values[some], times[some]
-                labels = None if view.part_of is None else rows.labels
+                    labels = None if labels is None else labels[some]
                 at = np.full(len(values), number) if view.part_of is None else view.part_of(times, labels)
                 for k in np.unique(at).tolist():
                     if k not in parts:

@@ -17,6 +17,7 @@ from feddbn.core.arrays import FloatArray
 from feddbn.core.statistics.diagnostics import ColumnStatistics, Units, autocorrelation, units_of
 from feddbn.errors import ParameterError
 from feddbn.federation.protocol.rows import MOST_BLOCKS, UNTREATED, Fold, RowsQuestion, Treatment
+from feddbn.federation.protocol.site import site_tasks
 from feddbn.federation.protocol.task import (
     FederationView,
     Question,
@@ -67,6 +68,12 @@ class EarlierRows(FederationView):
     """
 
     fold: Fold
+
+    @property
+    def answered_tasks(self) -> frozenset[str] | None:
+        """Parts are of all rows."""
+        known = self.federation.answered_tasks
+        return (frozenset(site_tasks()) if known is None else known) - {"gram.parts"}
 
     def sum(self, task: Task) -> Sum:
         """Return the sum over the training rows."""

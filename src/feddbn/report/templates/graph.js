@@ -7,7 +7,7 @@ const report = (() => {
   const NS = "http://www.w3.org/2000/svg";
   const svg = $("picture"), tip = $("tip"), panel = $("panel");
   const names = data.variables, d = names.length;
-  const EDGE = { source: 0, target: 1, lag: 2, weight: 3, probability: 4, low: 5, high: 6, truth: 7, standardised: 8, oriented: 9, presence: 10, direction: 11, robustness: 12, hidden: 13, raw: 14, q: 15, shape: 16, signed: 17 };
+  const EDGE = { source: 0, target: 1, lag: 2, weight: 3, probability: 4, low: 5, high: 6, truth: 7, standardised: 8, oriented: 9, presence: 10, direction: 11, robustness: 12, hidden: 13, q: 14, shape: 15, signed: 16 };
   const MOST_AT_START = 400;  // More arrows than this cannot be told apart; the weight filter starts where they fit.
   const listeners = [];
   const state = { network: 0, lags: new Set(), weight: 0, probability: 0, standardised: true, hideLonely: false, chosen: null, zoom: 1, pan: [0, 0] };
@@ -31,8 +31,7 @@ const report = (() => {
   const sign = x => data.is_grey ? "both" : x < 0 ? "neg" : "pos";
   // An effect that goes both ways has no sign.
   const way = e => e[EDGE.signed] === 0 ? "both" : sign(e[EDGE.weight]);
-  // In continuous time a weight is a rate, and there are no lags.
-  const when = lag => data.unit ? "per " + data.unit : lag === 0 ? "same time step" : lag === 1 ? "1 step later" : lag + " steps later";
+  const when = lag => lag === 0 ? "same time step" : lag === 1 ? "1 step later" : lag + " steps later";
   const edges = () => data.networks[state.network].edges;
   // One weight in a large unit would hide all others, so arrows are compared in standard deviations unless asked otherwise.
   const strength = e => Math.abs(state.standardised && e[EDGE.standardised] !== null ? e[EDGE.standardised] : e[EDGE.weight]);
@@ -112,7 +111,7 @@ const report = (() => {
       hit.addEventListener("pointermove", event => { if (!drag) moveTip(event); });
       hit.addEventListener("pointerleave", hideTip);
       const label = e[EDGE.lag] > 0 && between.length <= 70 ? make("text", { class: "lag", "text-anchor": "middle", dy: "0.35em" }, labelLayer) : null;
-      if (label) label.textContent = data.unit ? Number(strength(e).toPrecision(2)) : e[EDGE.lag];
+      if (label) label.textContent = e[EDGE.lag];
       return { e, both, group, line, hit, label };
     });
     const r = radius();
@@ -188,14 +187,13 @@ const report = (() => {
   }
 
   function edgeText(e) {
-    const lines = [`${names[e[0]]} ${arrow(e)} ${names[e[1]]}`, `${when(e[EDGE.lag])}, ${data.unit ? "rate" : "weight"} ${number(e[EDGE.weight])}`];
+    const lines = [`${names[e[0]]} ${arrow(e)} ${names[e[1]]}`, `${when(e[EDGE.lag])}, weight ${number(e[EDGE.weight])}`];
     if (e[EDGE.standardised] !== null) lines.push(`${number(e[EDGE.standardised])} in standard deviations`);
     if (!data.is_linear) lines.push({ linear: "straight", curved: "curved: the weight is its average slope", product: "acts together with another cause" }[e[EDGE.shape] ?? "linear"] ?? `on the scale of the ${e[EDGE.shape]}${e[EDGE.signed] ? "" : ", several coefficients together"}`);
     if (!e[EDGE.oriented]) lines.push("direction not known");
     if (e[EDGE.low] !== null) lines.push(`interval ${number(e[EDGE.low])} to ${number(e[EDGE.high])}`);
     if (e[EDGE.presence] !== null) lines.push(`link ${e[EDGE.presence].toFixed(2)}` + (e[EDGE.lag] === 0 && e[EDGE.direction] !== null ? `, direction ${e[EDGE.direction].toFixed(2)}` : ""));
     else if (e[EDGE.probability] !== null) lines.push(`probability ${e[EDGE.probability].toFixed(2)}`);
-    if (data.has_raw && e[EDGE.raw] !== null) lines.push(`edge ${e[EDGE.probability].toFixed(2)}, if the model held ${e[EDGE.raw].toFixed(2)}`);
     if (e[EDGE.hidden] === 1) lines.push("could be a hidden cause");
     else if (e[EDGE.robustness] !== null) lines.push(`a hidden cause would have to explain ${Math.round(100 * e[EDGE.robustness])} % of what is left of both`);
     if (e[EDGE.truth]) lines.push({ found: "true effect", extra: "not in the truth", reversed: "reversed in the truth" }[e[EDGE.truth]]);
@@ -204,7 +202,7 @@ const report = (() => {
   function nodeText(i, shown, self) {
     const directed = shown.filter(e => e[EDGE.oriented] && e[0] !== e[1]), links = shown.filter(e => !e[EDGE.oriented] && (e[0] === i || e[1] === i)).length;
     const causes = directed.filter(e => e[1] === i).length, effects = directed.filter(e => e[0] === i).length;
-    return `${names[i]}${data.kinds.length ? ` (${data.kinds[i]})` : ""}: ${causes} cause${causes === 1 ? "" : "s"}, ${effects} effect${effects === 1 ? "" : "s"}` + (links ? `, ${links} link${links === 1 ? "" : "s"} without direction` : "") + (self === undefined ? "" : data.unit ? `\nhalf-life ${data.half_lives[i] ?? "unknown"}` : `\neffect on its own future ${number(self)}`);
+    return `${names[i]}${data.kinds.length ? ` (${data.kinds[i]})` : ""}: ${causes} cause${causes === 1 ? "" : "s"}, ${effects} effect${effects === 1 ? "" : "s"}` + (links ? `, ${links} link${links === 1 ? "" : "s"} without direction` : "") + (self === undefined ? "" : `\neffect on its own future ${number(self)}`);
   }
   function showTip(event, text) { tip.textContent = text; tip.hidden = false; moveTip(event); }
   function moveTip(event) {
@@ -296,7 +294,7 @@ const report = (() => {
       });
     };
     const self = shown.filter(e => e[0] === i && e[1] === i);
-    if (self.length) html("p", data.unit ? `Half-life if nothing else moved it: ${data.half_lives[i] ?? "unknown"}` : "On its own future: " + self.map(e => `${number(e[EDGE.weight])} (${when(e[EDGE.lag])})`).join(", "), panel);
+    if (self.length) html("p", "On its own future: " + self.map(e => `${number(e[EDGE.weight])} (${when(e[EDGE.lag])})`).join(", "), panel);
     const between = shown.filter(e => e[0] !== e[1]), directed = between.filter(e => e[EDGE.oriented]);
     const links = between.filter(e => !e[EDGE.oriented] && (e[0] === i || e[1] === i));
     list("Causes", directed.filter(e => e[1] === i), e => e[EDGE.source], "None shown.");
@@ -336,14 +334,12 @@ const report = (() => {
       label.append(lag === 0 ? "0 (contemporaneous)" : String(lag));
       box.addEventListener("change", () => { if (box.checked) state.lags.add(lag); else state.lags.delete(lag); redraw(); });
     }
-    $("lags").hidden = Boolean(data.unit);
     $("probability-control").hidden = !data.has_probability;
     $("min-probability").value = state.probability = AT_FIRST;
     $("open-legend").hidden = !data.has_open;
     $("both-legend").hidden = data.is_linear;
     $("grey-legend").hidden = !data.is_grey;
     document.querySelectorAll(".legend .signed").forEach(part => { part.hidden = data.is_grey; });
-    if (data.unit) $("own-legend").hidden = true;
     if (data.kinds.length) $("both-legend").lastChild.textContent = "several levels";
     $("standardised").addEventListener("change", event => { state.standardised = event.target.checked; fitWeight(); redraw(); });
     $("network").addEventListener("change", event => { state.network = Number(event.target.value); fitWeight(); redraw(); });

@@ -6,8 +6,8 @@
   const columns = [
     { key: "source", title: "Source", value: e => data.variables[e[EDGE.source]], kind: "text" },
     { key: "target", title: "Target", value: e => data.variables[e[EDGE.target]], kind: "text" },
-    ...(data.unit ? [] : [{ key: "lag", title: "Lag", value: e => e[EDGE.lag], kind: "num" }]),
-    { key: "weight", title: data.unit ? "Rate per " + data.unit : "Weight", value: e => e[EDGE.weight], kind: "num", signed: true },
+    { key: "lag", title: "Lag", value: e => e[EDGE.lag], kind: "num" },
+    { key: "weight", title: "Weight", value: e => e[EDGE.weight], kind: "num", signed: true },
     { key: "standardised", title: "In sd", value: e => e[EDGE.standardised], kind: "num", signed: true },
   ];
   if (!data.is_linear) columns.push({ key: "shape", title: data.kinds.length ? "Scale" : "Shape", value: e => e[EDGE.shape] ?? "linear", kind: "text" });
@@ -20,10 +20,6 @@
   if (data.has_presence) {
     columns.push({ key: "presence", title: "Link", value: e => e[EDGE.presence], kind: "num", share: true });
     columns.push({ key: "direction", title: "Direction", value: e => e[EDGE.direction], kind: "num", share: true });
-  }
-  if (data.has_raw) {
-    if (data.has_presence) columns.push({ key: "probability", title: "Edge", value: e => e[EDGE.probability], kind: "num", share: true });
-    columns.push({ key: "raw", title: "If the model held", value: e => e[EDGE.raw], kind: "num", share: true });
   }
   if (data.has_q) columns.push({ key: "q_value", title: "q-value", value: e => e[EDGE.q], kind: "num" });
   if (data.has_open) columns.push({ key: "oriented", title: "Direction known", value: e => e[EDGE.oriented] ? "yes" : "no", kind: "text" });

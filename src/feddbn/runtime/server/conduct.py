@@ -1,7 +1,7 @@
 """Run one study at the server over any exchange: rehearsal, journal, events, progress and result files.
 
 *Rehearsal.* Some arguments make sense only beside the study's variables and sites: an input that is not among the
-variables, a forbidden edge with an unknown name, more clusters than sites. A method looks at these when it begins. So it is
+variables, a forbidden edge with an unknown name. A method looks at these when it begins. So it is
 begun here, up to its first question, on a federation that has the names of the study's own and no sites behind them: what
 cannot be is refused before anything is sent.
 
@@ -326,9 +326,7 @@ def _in_view(
     if find_method(study.method) is None:
         return federation, study
     if kept is None:
-        # Where rows have times of their own there are no lags.
-        n_lags = min(1, study.lag_reach) if study.n_lags is None else study.n_lags
-        federation = with_what_is_in_view(federation, n_lags)
+        federation = with_what_is_in_view(federation, 1 if study.n_lags is None else study.n_lags)
     else:
         names = tuple(kept["sums"]["variables"])
         federation = FewerVariables(federation, names, ()) if names != study.variables else federation

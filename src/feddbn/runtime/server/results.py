@@ -19,7 +19,6 @@ from feddbn.federation.sums.private_moments import study_costs
 from feddbn.findings import Finding
 from feddbn.model.dbn import DBN
 from feddbn.model.export import guarded, json_text
-from feddbn.model.graph import parts_of
 
 MAX_LISTED = 100_000
 LATE_S = 10.0
@@ -155,16 +154,9 @@ def export_result(directory: Path) -> StudyResult | None:
     if {"W", "A"} <= arrays.keys() and "variables" in result.summary:
         names = tuple(str(name) for name in result.summary["variables"])
         # Which directions are open and which effects are curved is part of a stored network and no array.
-        stored = values.get("dbn") or {}
-        dbn = DBN(
-            arrays["W"],
-            arrays["A"],
-            names,
-            arrays.get("intercept"),
-            arrays.get("noise_variances"),
-            [(str(source), str(target)) for source, target in stored.get("open_edges") or ()],
-            **parts_of(stored, names, "the result"),
-        )
+        intercept, variances = (arrays.get(name) for name in ("intercept", "noise_variances"))
+        stored = values.get("dbn")
+        dbn = DBN.from_dict(stored) if stored else DBN(arrays["W"], arrays["A"], names, intercept, variances)
         path.with_name("dbn.json").write_text(json_text(dbn), encoding="utf-8")
     if isinstance(result.summary.get("findings"), list):
         text = json.dumps(result.summary["findings"], indent=1)

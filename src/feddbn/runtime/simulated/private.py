@@ -29,7 +29,7 @@ def private_federation(
     """Return a federation of sites in this process with noise and masks: all that a fit asks for is together
     (epsilon, delta)-differentially private for each unit, and nobody sees more than sums.
 
-    Only lagged second moments are answered: no functions of the variables, and no pairs of readings by the time between them.
+    Only lagged second moments are answered: no functions of the variables.
 
     Parameters
     ----------

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from feddbn._version import __version__
+from feddbn.core.designs.recordings import SiteData
 from feddbn.data.checks import check_sites
+from feddbn.data.site import with_columns
 from feddbn.errors import FeddbnError, SiteRefused
 from feddbn.federation.guards.disclosure import counted_rows
 from feddbn.federation.guards.sampling_noise import few_rows
@@ -38,17 +40,15 @@ from feddbn.runtime.site.registers import FileShelf
 from feddbn.words import card
 
 
-def why_refused(
-    settings: SiteSettings, policy: SitePolicy, variables: Sequence[str], study: Study
-) -> list[Finding]:
+def why_refused(settings: SiteSettings, policy: SitePolicy, data: SiteData, study: Study) -> list[Finding]:
     """Return everything that would make this site refuse the study; nothing if it would take part."""
-    own: list[Callable[[], None]] = [lambda: agree(study, settings.name, variables, __version__)]
-    own += [lambda check=check: check(study) for check in study_checks(settings, policy)]  # type: ignore[misc]
+    own: list[Callable[[], None]] = [lambda: agree(study, settings.name, tuple(data.variables), __version__)]
+    own += [lambda check=check: check(study) for check in study_checks(settings, policy, data)]  # type: ignore[misc]
     own += [
         lambda: _masking(settings, study),
         lambda: _budget(settings, policy, study),
         lambda: _earlier_sums(settings, policy, study),
-        lambda: _rows(settings, policy, variables, study),
+        lambda: _rows(settings, policy, data, study),
     ]
     found: list[Finding] = []
     for check in own:
@@ -62,20 +62,20 @@ def why_refused(
 
 
 def study_remarks(
-    settings: SiteSettings, policy: SitePolicy, variables: Sequence[str], study: Study
+    settings: SiteSettings, policy: SitePolicy, data: SiteData, study: Study
 ) -> Iterator[Finding]:
     """Yield what the owner of the data should know about a study that would not be refused."""
     perhaps = lacking_tasks(policy, study)
     if perhaps:
         yield Finding("tasks-not-listed", "note", about=tuple(perhaps))
-    names = chosen_variables(study, variables)
-    unused = tuple(name for name in variables if name not in names)
+    names = chosen_variables(study, tuple(data.variables))
+    unused = tuple(name for name in data.variables if name not in names)
     if unused:
         yield Finding("columns-unused", "note", about=unused)
     unsaid = tuple(name for name in names if name in settings.units and name not in study.units)
     if unsaid:
         yield Finding("units-unsaid-there", "note", about=unsaid)
-    counts = rows_of(study, settings, names)
+    counts = rows_of(study, settings, data, names)
     usable, complete = counts["usable"], counts["complete"]
     yield Finding("rows-usable", "note", counts)
     # As if the others had as many.
@@ -149,11 +149,13 @@ def _budget(settings: SiteSettings, policy: SitePolicy, study: Study) -> None:
         )
 
 
-def _rows(settings: SiteSettings, policy: SitePolicy, variables: Sequence[str], study: Study) -> None:
-    names = chosen_variables(study, variables)
+def _rows(settings: SiteSettings, policy: SitePolicy, data: SiteData, study: Study) -> None:
+    names, n_lags = chosen_variables(study, tuple(data.variables)), study.n_lags or 0
     if not names:
         return
-    data, n_lags = read_data(settings, names, study.kinds), study.n_lags or 0
+    # Kinds that only the study declares are looked for in cells.
+    is_known = set(study.kinds) <= set(settings.layout.kinds)
+    data = with_columns(data, names) if is_known else read_data(settings, names, study.kinds)
     check_sites({settings.name: data}, n_lags)
     if not study.privacy.hides_rows:
         n_rows = sum(counted_rows(data.recordings(), n_lags))
@@ -184,12 +186,11 @@ def _check_data(settings: SiteSettings, study: Study | None) -> list[Finding]:
         if policy.max_epsilon is not None:
             out.append(budget_finding(Owner(settings).audit.account(), policy))
         if study is not None:
-            variables = tuple(data.variables)
-            refused = why_refused(settings, policy, variables, study)
+            refused = why_refused(settings, policy, data, study)
             out += refused or [
                 Finding("study-joinable", "good", {"study": study.name}),
                 *_approval(settings, policy, study),
-                *study_remarks(settings, policy, variables, study),
+                *study_remarks(settings, policy, data, study),
             ]
     except FeddbnError as error:
         if out:

@@ -11,11 +11,13 @@ from typing import Any
 
 from feddbn.core.designs.recordings import SiteData
 from feddbn.core.kinds import Kind
-from feddbn.data.checks import missing_cells, summary
+from feddbn.data.checks import summary
 from feddbn.data.layout import ROW_TIMES, Layout
+from feddbn.data.profile import profile_of
 from feddbn.data.read import read_sites
+from feddbn.data.site import with_columns
 from feddbn.data.times import clock_of_step
-from feddbn.errors import FeddbnError, FileError, ParameterError, SiteRefused
+from feddbn.errors import FeddbnError, FileError, SiteRefused
 from feddbn.federation.guards.study_plan import check_tasks, scope_of
 from feddbn.federation.protocol.endpoint import (
     SiteEndpoint,
@@ -28,7 +30,6 @@ from feddbn.federation.protocol.endpoint import (
 from feddbn.federation.protocol.rows import BlockWish
 from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.study import Study, check_about
-from feddbn.federation.sums.lags import clock_of
 from feddbn.findings import Finding
 from feddbn.privacy.keys import RandomBytes
 from feddbn.privacy.policy import SitePolicy
@@ -56,13 +57,15 @@ def read_data(
         said = {**(kinds or {}), **layout.kinds}
         own = {name: kind for name, kind in said.items() if name in variables}
         layout = replace(layout, variables=variables, kinds=own)
-    return read_sites({settings.name: settings.data}, layout=layout)[settings.name]
+    # Rows that are too many for memory are written where the owner keeps everything else.
+    place = settings.state if settings.state.is_dir() else None
+    return read_sites({settings.name: settings.data}, layout=layout, place=place)[settings.name]
 
 
-def rows_of(study: Study, settings: SiteSettings, names: tuple[str, ...]) -> dict[str, Any]:
+def rows_of(study: Study, settings: SiteSettings, data: SiteData, names: tuple[str, ...]) -> dict[str, Any]:
     """How many rows of this site a study can use; one that does not fill empty cells in uses complete rows only."""
     n_lags = 1 if study.n_lags is None else study.n_lags
-    rows = summary({settings.name: read_data(settings, names)}, n_lags).iloc[0]
+    rows = summary({settings.name: with_columns(data, names)}, n_lags).iloc[0]
     fills = "fill" in scope_of(study, settings.max_lags).transformations
     return {
         "usable": int(rows["usable_rows" if fills else "complete_rows"]),
@@ -93,11 +96,11 @@ def about_variables(data: SiteData, layout: Layout) -> Iterator[Finding]:
     if not (layout.names or layout.sources or layout.limits or is_changed):
         return
     said: dict[str, dict[str, int]] = {}
-    for one in getattr(data, "remarks", ()):
+    for one in getattr(data, "findings", ()):
         said |= {key: one.values[key] for key in ("readings", "cells") if key in one.values}
-    n_rows, empty = missing_cells(data)
-    for name, n_empty in zip(data.variables, empty, strict=True):
-        filled = n_rows - int(n_empty)
+    n_rows, profile = int(summary({"": data})["rows"].iloc[0]), profile_of("", data)
+    for name in data.variables:
+        filled = int(profile.n_numbers[profile.place[name]])
         values = {
             "sources": [
                 {"name": one.name, **({} if one.change is None else asdict(one.change))}
@@ -112,10 +115,8 @@ def about_variables(data: SiteData, layout: Layout) -> Iterator[Finding]:
         yield Finding("variable-read", "note", values, (name,))
 
 
-def study_checks(
-    settings: SiteSettings, policy: SitePolicy, data: SiteData | None = None
-) -> list[StudyCheck]:
-    """Return the site's own conditions on a study; `data` are its recordings, if they were read already."""
+def study_checks(settings: SiteSettings, policy: SitePolicy, data: SiteData) -> list[StudyCheck]:
+    """Return the site's own conditions on a study."""
 
     def lags(study: Study) -> None:
         if study.n_lags is not None and study.n_lags > settings.max_lags:
@@ -136,9 +137,6 @@ def study_checks(
     def entries(study: Study) -> None:
         if study.some_variables_may_be_missing:
             policy.check_entries(study.sites_per_entry)
-        n_clusters = scope_of(study, settings.max_lags).most_clusters
-        if n_clusters > 1:
-            policy.check_entries(len(study.sites) // n_clusters)
 
     def units(study: Study) -> None:
         differ = unit_differences(study, settings.units)
@@ -150,8 +148,7 @@ def study_checks(
             )
         if not study.units.keys() - settings.units.keys():
             return
-        held = (read_data(settings) if data is None else data).variables
-        unsaid = {name: study.units[name] for name in unsaid_units(study, settings.units, held)}
+        unsaid = {name: study.units[name] for name in unsaid_units(study, settings.units, data.variables)}
         if unsaid:
             line = ", ".join(f"{name} = {json.dumps(unit)}" for name, unit in unsaid.items())
             raise SiteRefused(
@@ -163,7 +160,7 @@ def study_checks(
     def step(study: Study) -> None:
         if not study.step:
             return
-        own: str | None = getattr(read_data(settings) if data is None else data, "step", None)
+        own: str | None = getattr(data, "step", None)
         if own is None:
             raise SiteRefused(
                 f"the study {study.name!r} has rows {study.step} apart, and those of this site have no times; name their "
@@ -177,30 +174,6 @@ def study_checks(
                 code="other-step",
             )
 
-    def times(study: Study) -> None:
-        is_continuous = study.method == "continuous"
-        if settings.layout.irregular == "keep" and not is_continuous:
-            raise SiteRefused(
-                f"the study {study.name!r} has rows that follow each other, and those of this site keep their own times; put "
-                "irregular = 'average' and freq into its settings, or use method = 'continuous'.",
-                code="irregular-times",
-            )
-        if not is_continuous:
-            return
-        own: str | None = getattr(read_data(settings) if data is None else data, "step", None)
-        said = study.parameters.get("step")
-        its = clock_of(said if isinstance(said, str) else None)[0]
-        try:
-            mine = clock_of(own)[0]
-        except ParameterError:
-            mine = f"steps of {own}, which have no fixed length"
-        if mine != its:
-            raise SiteRefused(
-                f"the study {study.name!r} counts time in {its} (step = {said!r}), and this site in {mine}; make step in the "
-                "study's parameters, or time and freq in the site's settings, of one kind.",
-                code="other-clock",
-            )
-
     def kinds(study: Study) -> None:
         differ = kind_differences(study, settings.name, settings.layout.kinds)
         if differ:
@@ -212,9 +185,7 @@ def study_checks(
 
     def clock(study: Study) -> None:
         layout = settings.layout
-        # Rows that keep their own times have no step to be found.
-        is_found = bool(layout.time) and layout.freq is None and layout.irregular != "keep"
-        if study.privacy.epsilon is not None and is_found:
+        if study.privacy.epsilon is not None and layout.time and layout.freq is None:
             raise SiteRefused(
                 "the study promises noise for each unit, but this site reads the step between rows off all of them, so one "
                 'can change the others; say it in the site\'s settings (freq, for example "1h").',
@@ -247,7 +218,6 @@ def study_checks(
         entries,
         units,
         step,
-        times,
         kinds,
         clock,
         blocks,

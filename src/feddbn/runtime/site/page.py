@@ -143,8 +143,9 @@ def _purpose(task: str) -> str:
 
 def _counted(study: Study, settings: SiteSettings) -> Finding:
     try:
-        names = chosen_variables(study, tuple(read_data(settings).variables))
-        return _said("rows", **rows_of(study, settings, names), series=settings.layout.series or "")
+        data = read_data(settings)
+        names = chosen_variables(study, tuple(data.variables))
+        return _said("rows", **rows_of(study, settings, data, names), series=settings.layout.series or "")
     except FeddbnError as error:
         return _said("uncounted", sentence=str(error))
 

@@ -21,9 +21,7 @@ from feddbn.core.designs.recordings import SiteData
 from feddbn.errors import SiteRefused
 from feddbn.federation.guards.disclosure import (
     DisclosureGuard,
-    LagGuard,
     MixedGuard,
-    ResampleGuard,
     ViewGuard,
 )
 from feddbn.federation.guards.dominance import DominanceGuard
@@ -44,7 +42,6 @@ from feddbn.privacy.policy import SitePolicy
 from feddbn.runtime.site.audit import Account, SiteAudit
 from feddbn.runtime.site.registers import (
     FileColumnBook,
-    FileResampleBook,
     FileRowBook,
     FileStepBook,
     RecordingBook,
@@ -107,16 +104,14 @@ class Protection:
         """Return what keeps sums, also those of all runs together, from showing rows."""
         disclosure, least = DisclosureGuard(study, self._policy, asked), self._policy.min_rows
         if self._data is None:
-            return [ViewGuard(self._policy), disclosure, DominanceGuard(self._policy), LagGuard(self._policy)]
+            return [ViewGuard(self._policy), disclosure, DominanceGuard(self._policy)]
         about = (self._state, self._data, run_id, study.digest)
         RecordingBook(self._state, self._data).begin(run_id, study)
-        rows, resamples = FileRowBook(*about), FileResampleBook(*about)
+        rows = FileRowBook(*about)
         return [
             RowSetGuard(rows, least, self._tell, _reach(study)),
-            ResampleGuard(self._policy, resamples),
             disclosure,
             DominanceGuard(self._policy, self._data, FileColumnBook(self._state, run_id, study.digest)),
-            LagGuard(self._policy),
             MixedGuard(self._policy, FileStepBook(*about)),
         ]
 

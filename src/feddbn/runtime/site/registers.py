@@ -1,7 +1,7 @@
 """What a site remembers of all sums: one ledger, a sealed log of its store.
 
 Each line is of a kind: "sum" (with which sites), "version" and "rows" (of which rows and cells), "recordings" (of a run),
-"columns" (which were told), "resamples" and "steps" (how much they told), "asked" (what the questions of a run take for
+"columns" (which were told), "steps" (how much they told), "asked" (what the questions of a run take for
 granted). The ledger is never pruned, and runs at the same time share it. A line is on disk before the sum it is
 about can be opened. What was changed, lost
 or put back from a backup is noticed (`SealedLog`), and the site refuses.
@@ -24,7 +24,7 @@ import numpy as np
 
 from feddbn.core.arrays import BoolArray
 from feddbn.core.designs.recordings import Recording, RowNumbers, SiteData
-from feddbn.data.memory import AlignedSite
+from feddbn.data.site import with_columns
 from feddbn.errors import FileError, SiteRefused, StateError
 from feddbn.federation.guards.dominance import ToldColumns
 from feddbn.federation.guards.row_set_guard import Ids, RowTable, UsedRows
@@ -80,16 +80,10 @@ def _content(data: SiteData) -> tuple[bytes, dict[str, int]]:
 
 
 def _digest(recording: Recording) -> str:
-    digest, times = hashlib.sha256(), hashlib.sha256()
-    has_times = False
+    digest = hashlib.sha256()
     for block in recording.blocks():
         digest.update(b"a segment begins" if block.starts_segment else b"")
         digest.update(np.ascontiguousarray(block.values, dtype=np.float64).tobytes())
-        if block.times is not None:
-            has_times = True
-            times.update(np.ascontiguousarray(block.times, dtype=np.float64).tobytes())
-    if has_times:
-        digest.update(times.digest())
     return digest.hexdigest()
 
 
@@ -173,7 +167,7 @@ class FileRowBook:
         names = tuple(self._data.variables if variables is None else variables)
         if names not in self._now:
             version, order = self._known
-            self._now[names] = RowTable.of(AlignedSite(names, self._data), order, version, self._ledger.key)
+            self._now[names] = RowTable.of(with_columns(self._data, names), order, version, self._ledger.key)
         return self._now[names]
 
     def used(self) -> tuple[UsedRows, ...]:
@@ -262,10 +256,8 @@ class FileColumnBook:
         self._ledger.add("columns", ({"told": one.listed()} for one in told))
 
 
-class FileResampleBook:
-    """How many resamples a site has answered, of all versions of its data: most of their rows are the same."""
-
-    kind = "resamples"
+class FileStepBook:
+    """How many numbers steps of models have told, of all versions of the data: most of their rows are the same."""
 
     def __init__(self, state: Path, data: SiteData, run_id: str = "", study: str = "") -> None:
         self._ledger = SiteLedger(state, run=run_id, study=study)
@@ -279,7 +271,7 @@ class FileResampleBook:
     def answered(self) -> Mapping[str, int]:
         """Return how many of each kind were answered; those of another version of the data are other sums."""
         found: dict[str, int] = {}
-        for line in self._ledger.all(self.kind):
+        for line in self._ledger.all("steps"):
             version, kind, stop = str(line["data"]), str(line["of"]), int(line["stop"])
             kind = kind if version == self._version else f"{version} {kind}"
             found[kind] = max(stop, found.get(kind, 0))
@@ -287,13 +279,7 @@ class FileResampleBook:
 
     def add(self, kind: str, stop: int) -> None:
         """Write down how many of a kind are answered now; it is on disk when this returns."""
-        self._ledger.add(self.kind, [{"data": self._version, "of": kind, "stop": stop}])
-
-
-class FileStepBook(FileResampleBook):
-    """How many numbers steps of models have told."""
-
-    kind = "steps"
+        self._ledger.add("steps", [{"data": self._version, "of": kind, "stop": stop}])
 
 
 def _text(content: bytes) -> str:

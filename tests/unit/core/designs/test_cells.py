@@ -6,12 +6,13 @@ from feddbn.core.designs import cells, recordings
 from feddbn.core.designs.cells import BoundedSite, FilledSite, site_profile
 from feddbn.core.designs.design import ONE_MEAN, Nuisance
 from feddbn.core.designs.recordings import Block, Recording
-from feddbn.data.memory import ArrayRecording, MemorySite
+from feddbn.data import Recording as DataRecording
+from feddbn.data import Site
 
 
 def site(*segments):
     blocks = tuple(Block(np.asarray(x)) for x in segments)
-    return MemorySite(("a", "b"), [ArrayRecording("r", blocks)])
+    return Site(("a", "b"), [DataRecording("r", blocks)])
 
 
 def values_of(data):
@@ -85,8 +86,8 @@ def test_inputs_stay_and_so_do_cells_around_pulses_of_inputs_or_of_what_rests():
     x[:, 0] = 0.0
     x[50, 0] = 1.0
     assert np.argwhere(values_of(BoundedSite(site(x))) != x).tolist() == [[120, 1]]
-    cut = MemorySite(
-        ("a", "b"), [ArrayRecording("r", (Block(x[:51]), Block(x[51:52], False), Block(x[52:], False)))]
+    cut = Site(
+        ("a", "b"), [DataRecording("r", (Block(x[:51]), Block(x[51:52], False), Block(x[52:], False)))]
     )
     np.testing.assert_array_equal(values_of(BoundedSite(cut)), values_of(BoundedSite(site(x))))
 
@@ -95,7 +96,7 @@ def test_short_recordings_go_by_the_median_of_their_site_and_few_cells_have_no_s
     rng = np.random.default_rng(5)
     parts = [rng.normal(size=(4, 2)) for _ in range(40)]
     parts[7][2, 0] = 1e4
-    data = MemorySite(("a", "b"), [ArrayRecording(str(k), (Block(x),)) for k, x in enumerate(parts)])
+    data = Site(("a", "b"), [DataRecording(str(k), (Block(x),)) for k, x in enumerate(parts)])
     found, before = values_of(BoundedSite(data)), np.concatenate(parts)
     assert np.argwhere(found != before).tolist() == [[30, 0]]
     assert abs(found[30, 0]) < 0.5
@@ -109,7 +110,7 @@ def test_by_recordings_none_acts_on_another_and_by_sites_all_have_one_scale():
     parts[0][10, 0] = 9.0
 
     def seen(scope, *given):
-        data = MemorySite(("a", "b"), [ArrayRecording(str(k), (Block(x),)) for k, x in enumerate(given)])
+        data = Site(("a", "b"), [DataRecording(str(k), (Block(x),)) for k, x in enumerate(given)])
         return values_of(BoundedSite(data, scope))
 
     for scope, is_bounded in (("recording", True), ("site", False)):
@@ -123,16 +124,16 @@ def test_far_cells_are_counted_and_a_site_without_any_is_read_once():
     parts = tuple(Block(part, k == 0) for k, part in enumerate(np.split(x, 8)))
     readings = []
 
-    class Watched(ArrayRecording):
+    class Watched(DataRecording):
         def blocks(self):
             readings.append(self.name)
             return super().blocks()
 
-    assert BoundedSite(MemorySite(("a", "b"), [Watched("r", parts)])).n_far().tolist() == [0, 0]
+    assert BoundedSite(Site(("a", "b"), [Watched("r", parts)])).n_far().tolist() == [0, 0]
     assert readings == ["r"]
     x[[5, 200, 390], 1] += (6.6, -30.0, 9.0)
     x[7, 0] += 5.2
-    found = BoundedSite(MemorySite(("a", "b"), [Watched("r", parts)]))
+    found = BoundedSite(Site(("a", "b"), [Watched("r", parts)]))
     assert found.n_far().tolist() == [0, 3]
     assert len(readings) == 3
     assert found.is_still.tolist() == [False, False]
@@ -145,7 +146,7 @@ def test_long_data_are_judged_by_rows_at_equal_distances(monkeypatch):
     whole = values_of(BoundedSite(site(x)))
     monkeypatch.setattr(cells, "_MOST_ROWS", 600)
     cut = tuple(Block(part, k == 0) for k, part in enumerate(np.split(x, [7, 2000, 2001, 4100])))
-    few = values_of(BoundedSite(MemorySite(("a", "b"), [ArrayRecording("r", cut)])))
+    few = values_of(BoundedSite(Site(("a", "b"), [DataRecording("r", cut)])))
     np.testing.assert_array_equal(few != x, whole != x)
     np.testing.assert_allclose(few, whole, atol=0.5)
     kept = cells._Evenly(np.empty((0, 1)))
@@ -169,8 +170,8 @@ def test_a_profile_is_that_of_the_cells_without_the_cycles_of_the_site():
     x = rng.normal(size=(400, 3)) @ np.array([[1.0, 0.6, 0.0], [0.0, 1.0, -0.5], [0.0, 0.0, 1.0]])
     t = np.arange(400.0)
     cycles = np.column_stack([k * np.sin(2 * np.pi * t / 24 + k) for k in (1, 2, 3)])
-    plain = site_profile(MemorySite(("a", "b", "c"), [ArrayRecording("r", (Block(x),))]), 1)
-    found = site_profile(MemorySite(("a", "b", "c"), [ArrayRecording("r", (Block(x + cycles),))]), 1)
+    plain = site_profile(Site(("a", "b", "c"), [DataRecording("r", (Block(x),))]), 1)
+    found = site_profile(Site(("a", "b", "c"), [DataRecording("r", (Block(x + cycles),))]), 1)
     assert plain is not None
     assert found is not None
     np.testing.assert_allclose(found[0], plain[0], atol=0.03)
@@ -192,7 +193,7 @@ def rows_of(recording: Recording):
 def recorded_site(*segments, times=None):
     times = times or [None] * len(segments)
     blocks = tuple(Block(np.asarray(x), time=t) for x, t in zip(segments, times, strict=True))
-    return MemorySite(("a", "b"), [ArrayRecording("r", blocks)])
+    return Site(("a", "b"), [DataRecording("r", blocks)])
 
 
 def test_nuisances_are_taken_off_the_present_cells_of_a_whole_recording():
@@ -275,7 +276,7 @@ def test_a_far_cell_is_brought_back_to_where_the_cycle_of_its_recording_is_then(
     wrong = clean.copy()
     places = rng.choice(400, 8, replace=False)
     wrong[places, 0] += 40.0
-    data = MemorySite(("a", "b"), [ArrayRecording("r", (Block(wrong.copy()),))])
+    data = Site(("a", "b"), [DataRecording("r", (Block(wrong.copy()),))])
     (recording,) = BoundedSite(data).recordings()
     found = rows_of(recording)
     np.testing.assert_allclose(found[places, 0], (10.0 + cycle)[places, 0], atol=1.0)
@@ -283,6 +284,6 @@ def test_a_far_cell_is_brought_back_to_where_the_cycle_of_its_recording_is_then(
     others = np.delete(np.arange(400), places)
     np.testing.assert_array_equal(found[others], wrong[others])
     wrong[7, 0] += 12.0
-    (recording,) = BoundedSite(MemorySite(("a", "b"), [ArrayRecording("r", (Block(wrong),))])).recordings()
+    (recording,) = BoundedSite(Site(("a", "b"), [DataRecording("r", (Block(wrong),))])).recordings()
     assert abs(rows_of(recording)[7, 0] - 10.0 - cycle[7, 0]) < 1.0
     assert BoundedSite(data).n_far().tolist() == [8, 0]

@@ -22,7 +22,7 @@ from feddbn.core.designs.gram import (
 )
 from feddbn.core.designs.recordings import Block, CompleteRows, usable_runs
 from feddbn.core.statistics.moments import Moments
-from feddbn.data.memory import ArrayRecording
+from feddbn.data import Recording
 from feddbn.errors import ParameterError
 from support.saying import refused
 from support.simulated_moments import gram_of
@@ -35,14 +35,14 @@ NUISANCES = {
 }
 
 
-def _recordings(lengths=(40, 3, 120, 55), seed=0) -> list[ArrayRecording]:
+def _recordings(lengths=(40, 3, 120, 55), seed=0) -> list[Recording]:
     rng = np.random.default_rng(seed)
     found = []
     for k, n in enumerate(lengths):
         x = rng.normal(size=(n, 3)).cumsum(axis=0) * 0.3 + rng.normal(size=(n, 3)) + 2.0 * k
         labels = rng.integers(0, 3, size=n)
         found.append(
-            ArrayRecording(
+            Recording(
                 f"r{k}",
                 (Block(x[: n // 2], True, labels[: n // 2]), Block(x[n // 2 :], True, labels[n // 2 :])),
             )
@@ -110,7 +110,7 @@ CYCLE = Nuisance("recording", degree=1, periods=(12.0,))
 MEAN = Nuisance("recording")
 
 
-def _one_recording(size: int) -> ArrayRecording:
+def _one_recording(size: int) -> Recording:
     """Three segments, far from zero and with a trend, in blocks of so many rows."""
     rng = np.random.default_rng(0)
     x = 1e3 + np.arange(300)[:, None] * 0.1 + rng.normal(size=(300, 3))
@@ -119,7 +119,7 @@ def _one_recording(size: int) -> ArrayRecording:
     for start, stop in zip(starts, [*starts[1:], 300], strict=True):
         late = 7 * (start >= 100)
         blocks.append(Block(x[start:stop], start in (0, 100, 102), None, start + late))
-    return ArrayRecording("r", tuple(blocks))
+    return Recording("r", tuple(blocks))
 
 
 @pytest.mark.parametrize("size", [1, 64])
@@ -186,7 +186,7 @@ class _Knowing:
 def test_known_segments_tell_usable_rows_without_reading(n_lags):
     x = np.zeros((9099, 1))
     cuts = [(0, 5000, True, 0), (5000, 5002, True, 5003), (5002, 9099, True, 5010)]
-    read = ArrayRecording("r", tuple(Block(x[a:b], new, None, time) for a, b, new, time in cuts))
+    read = Recording("r", tuple(Block(x[a:b], new, None, time) for a, b, new, time in cuts))
     found = [usable_runs(each, n_lags) for each in (CompleteRows(_Knowing()), CompleteRows(read))]
     assert found[0] == found[1]
     assert sum(n for _, n in found[0]) == sum(max(n - n_lags, 0) for n in (5000, 2, 4097))
@@ -206,14 +206,14 @@ DESIGNS = {
 }
 
 
-def _timed_recordings(lengths=(60, 45, 80), seed=0) -> list[ArrayRecording]:
+def _timed_recordings(lengths=(60, 45, 80), seed=0) -> list[Recording]:
     rng = np.random.default_rng(seed)
     found = []
     for k, n in enumerate(lengths):
         t = np.arange(n)[:, None]
         x = rng.normal(size=(n, 3)) + 3 * rng.normal(size=3) + 0.1 * t * rng.normal(size=3)
         x += np.sin(2 * np.pi * t / 12 + rng.uniform(0, 6, size=3))
-        found.append(ArrayRecording(f"r{k}", (Block(x),)))
+        found.append(Recording(f"r{k}", (Block(x),)))
     return found
 
 
@@ -248,8 +248,8 @@ def test_a_trend_a_thousand_times_the_noise_leaves_the_noise() -> None:
     rng = np.random.default_rng(2)
     t = np.arange(200)[:, None]
     noise = rng.normal(size=(200, 3))
-    plain = ArrayRecording("r", (Block(noise),))
-    steep = ArrayRecording("r", (Block(noise + 10.0 * t + 1e4),))
+    plain = Recording("r", (Block(noise),))
+    steep = Recording("r", (Block(noise + 10.0 * t + 1e4),))
     design = Design.linear(PAIR, 1, Nuisance("recording", degree=1))
     np.testing.assert_allclose(
         recording_gram(design, steep).scatter, recording_gram(design, plain).scatter, rtol=1e-7, atol=1e-6
@@ -260,8 +260,8 @@ def test_time_passes_in_a_gap() -> None:
     t = np.arange(100.0)
     wave = np.column_stack([np.sin(2 * np.pi * t / 10 + phase) for phase in (0.0, 1.0, 2.0)])
     design = Design.linear(PAIR, 1, Nuisance("recording", degree=1, periods=(10.0,)))
-    known = ArrayRecording("r", (Block(wave[:30], time=0), Block(wave[37:], time=37)))
-    unknown = ArrayRecording("r", (Block(wave[:30]), Block(wave[37:])))
+    known = Recording("r", (Block(wave[:30], time=0), Block(wave[37:], time=37)))
+    unknown = Recording("r", (Block(wave[:30]), Block(wave[37:])))
     assert np.abs(recording_gram(design, known).scatter).max() < 1e-10
     assert np.abs(recording_gram(design, unknown).scatter).max() > 1.0
 

@@ -183,7 +183,7 @@ def comparisons(values):
     return [compared(profile, n, total, squares, len(values), SIX) for profile, n in profiles]
 
 
-@pytest.mark.parametrize("options", [{}, {"noise": "laplace"}, {"heterogeneity": 0.3}, {"n_clusters": 2}])
+@pytest.mark.parametrize("options", [{}, {"noise": "laplace"}, {"heterogeneity": 0.3}])
 def test_nobody_objects_where_all_sites_are_alike_or_all_differ(options):
     for seed in range(5):
         assert not any(comparisons(sites(seed, **options)))

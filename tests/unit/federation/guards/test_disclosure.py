@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from feddbn.core.designs.recordings import Block
-from feddbn.data.memory import ArrayRecording
+from feddbn.data import Recording
 from feddbn.errors import SiteRefused
 from feddbn.federation.guards.disclosure import DisclosureGuard, ViewGuard, counted_rows
 from feddbn.federation.guards.study_plan import Asked
@@ -14,8 +14,6 @@ from feddbn.privacy.policy import SitePolicy
 from support.questions import give_values, make_question
 from support.saying import refused
 from support.sites import memory_site
-
-pytestmark = pytest.mark.usefixtures("light")
 
 NAMES = ("a", "b")
 
@@ -40,7 +38,7 @@ def test_rows_are_counted_as_lagged_rows_that_no_gap_interrupts():
         segments = (values[:25], values[25:])
         windows = [part[t - n_lags : t + 1] for part in segments for t in range(n_lags, len(part))]
         complete = sum(not np.isnan(window).any() for window in windows)
-        found = counted_rows([ArrayRecording("r", blocks)], n_lags)
+        found = counted_rows([Recording("r", blocks)], n_lags)
         assert found == (complete, len(windows) - complete)
 
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from feddbn.core.designs.recordings import Block, site_rows
-from feddbn.data.memory import AlignedSite, ArrayRecording, MemorySite
+from feddbn.data import Recording, Site
+from feddbn.data.site import with_columns
 from feddbn.errors import SiteRefused
 from feddbn.federation.guards import row_set_guard
 from feddbn.federation.guards.row_set_guard import RowSetGuard
@@ -27,16 +28,14 @@ def site():
     x = np.random.default_rng(0).normal(size=(2, N, 4))
     x[0, 10, 2] = x[0, 30:33, 3] = x[1, 50, 2] = np.nan
     x[1, 20:40, 3] = np.nan
-    return MemorySite(
-        NAMES, [ArrayRecording(name, (Block(part),)) for name, part in zip("ab", x, strict=True)]
-    )
+    return Site(NAMES, [Recording(name, (Block(part),)) for name, part in zip("ab", x, strict=True)])
 
 
 def asked(book, site, names, n_lags=1, told=None, **more):
     """The rows that a question is about, of those that are offered to it."""
     guard = RowSetGuard(book, LEAST, lambda note: None if told is None else told.append(note))
     question = GramQuestion(n_lags=n_lags, variables=names, **more)
-    here, _ = guard.reads(Here("s", AlignedSite(names, site), {}), Task(question))
+    here, _ = guard.reads(Here("s", with_columns(site, names), {}), Task(question))
     rows = site_rows(here.data, book.order())
     return rows.lagged(rows.complete, n_lags)
 
@@ -54,7 +53,7 @@ def test_no_combination_of_four_choices_of_variables_is_about_few_rows(site, ord
     choices = [("x", "y"), ("x", "y", "z"), ("x", "y", "w"), NAMES]
     book, raw = RowsInMemory(site), []
     for place in order:
-        rows = site_rows(AlignedSite(choices[place], site), RowsInMemory(site).order())
+        rows = site_rows(with_columns(site, choices[place]), RowsInMemory(site).order())
         raw.append(rows.lagged(rows.complete, n_lags))
     found = [asked(book, site, choices[place], n_lags) for place in order]
     # Without the guard it is; the guard leaves few rows out.
@@ -68,7 +67,7 @@ def test_no_combination_of_four_choices_of_variables_is_about_few_rows(site, ord
 def test_a_site_alone_is_asked_about_all_its_rows_and_again_about_the_same(site):
     book, told = RowsInMemory(site), []
     names = ("x", "y", "z")
-    rows = site_rows(AlignedSite(names, site), book.order())
+    rows = site_rows(with_columns(site, names), book.order())
     first = asked(book, site, names, told=told)
     np.testing.assert_array_equal(first, rows.lagged(rows.complete, 1))
     assert told == []
@@ -87,7 +86,7 @@ def test_rows_with_empty_cells_count_as_rows_with_any_cell(site):
     model = np.vstack([np.zeros(4), np.eye(4)])
     guard = RowSetGuard(book, LEAST)
     question = GramQuestion(n_lags=1, variables=("x", "w"), row_model=model)
-    guard.reads(Here("s", AlignedSite(("x", "w"), site), {}), Task(question))
+    guard.reads(Here("s", with_columns(site, ("x", "w")), {}), Task(question))
     present = book.kept[-1].present
     assert fewest([book.kept[0].rows, present]) >= LEAST
     # The two rows that only the first question lacks are not filled in.
@@ -97,7 +96,7 @@ def test_rows_with_empty_cells_count_as_rows_with_any_cell(site):
 def cells_of(book, site, names=NAMES, n_lags=1, **more):
     """What is in the cells that count, as lagged rows (n, q): 0 nothing, 1 what was recorded, else what takes its place."""
     question = GramQuestion(n_lags=n_lags, variables=names, **more)
-    RowSetGuard(book, LEAST).reads(Here("s", AlignedSite(names, site), {}), Task(question))
+    RowSetGuard(book, LEAST).reads(Here("s", with_columns(site, names), {}), Task(question))
     used, n = book.kept[-1], len(book.table().numbers)
     found = np.zeros((n, (n_lags + 1) * len(names)), dtype=np.uint64)
     found[used.rows] = used.lagged_cells(n_lags, names)
@@ -115,7 +114,7 @@ def heavy(seed=3, n_far=3):
     x = np.random.default_rng(seed).normal(size=(200, 3))
     x[20 : 20 + 40 * n_far : 40, 0] += 30.0
     x[[35, 90], 1] -= 7.0
-    return MemorySite(NAMES[:3], [ArrayRecording("a", (Block(x),))])
+    return Site(NAMES[:3], [Recording("a", (Block(x),))])
 
 
 @pytest.mark.parametrize("order", [("none", "site"), ("site", "none")])
@@ -160,9 +159,7 @@ def grown(site, more, change=lambda x: x):
     """The site with rows at the end of each recording."""
     parts = [one.segments[0].values for one in site.recordings()]
     x = [change(np.vstack([part, rows])) for part, rows in zip(parts, more, strict=True)]
-    return MemorySite(
-        NAMES, [ArrayRecording(name, (Block(part),)) for name, part in zip("ab", x, strict=True)]
-    )
+    return Site(NAMES, [Recording(name, (Block(part),)) for name, part in zip("ab", x, strict=True)])
 
 
 def contents(site, rows):
@@ -213,7 +210,7 @@ def test_rows_that_changed_places_are_seen_by_what_is_before_them(site):
 def test_variables_that_are_offered_no_more_are_asked_for(site):
     book = RowsInMemory(site)
     asked(book, site, ("x", "y"))
-    fewer, more = AlignedSite(("x", "y"), site), grown(site, np.zeros((2, 0, 4)))
+    fewer, more = with_columns(site, ("x", "y")), grown(site, np.zeros((2, 0, 4)))
     book.show(more, "the same under another name")
     assert len(asked(book, more, ("x", "y"))) == 2 * (N - 1)
     book.show(fewer, "fewer")
@@ -234,11 +231,11 @@ def test_looks_are_compared_with_looks_and_what_has_no_rows_is_passed_on(site):
 
 
 def test_folds_leave_and_hold_out_enough_of_what_differs(site):
-    gaps = MemorySite(NAMES, [ArrayRecording("a", (Block(_with_gap(site)),))])
+    gaps = Site(NAMES, [Recording("a", (Block(_with_gap(site)),))])
     book = RowsInMemory(gaps)
     sets = [asked(book, gaps, ("x", "w"))]
     RowSetGuard(book, LEAST).reads(
-        Here("s", AlignedSite(("x",), gaps), {}),
+        Here("s", with_columns(gaps, ("x",)), {}),
         Task(GramQuestion(n_lags=1, variables=("x",), fold=(0, 1, 500))),
     )
     assert fewest([sets[0], book.kept[-1].rows]) >= LEAST
@@ -276,17 +273,17 @@ def test_a_code_that_one_cell_has_leaves_more_rows_out_than_its_own(site):
     cell = float(next(iter(value)).values[50, 0])
     question = GramQuestion(n_lags=1, variables=("x", "y"), cell_maps=(f"empty_values={cell!r}",))
     guard = RowSetGuard(book, LEAST, lambda note: None)
-    here, _ = guard.reads(Here("s", AlignedSite(("x", "y"), site), {}), Task(question))
+    here, _ = guard.reads(Here("s", with_columns(site, ("x", "y")), {}), Task(question))
     rows = site_rows(question.treated(here.data), book.order())
     found = rows.lagged(rows.complete, 1)
     # By itself the code takes two rows out: that of the cell and the one that has it as a lag.
-    alone = site_rows(question.treated(AlignedSite(("x", "y"), site)), RowsInMemory(site).order())
+    alone = site_rows(question.treated(with_columns(site, ("x", "y"))), RowsInMemory(site).order())
     assert len(whole) - len(alone.lagged(alone.complete, 1)) == 2
     assert fewest([whole, found]) >= LEAST
 
 
 def test_codes_that_most_cells_have_are_refused():
-    site = MemorySite(("x",), [ArrayRecording("a", (Block(np.repeat([[0.0], [1.0]], [70, 10], axis=0)),))])
+    site = Site(("x",), [Recording("a", (Block(np.repeat([[0.0], [1.0]], [70, 10], axis=0)),))])
     question = GramQuestion(n_lags=1, variables=("x",), cell_maps=("empty_values=0",))
     guard = RowSetGuard(RowsInMemory(site), LEAST, lambda note: None)
     with refused(SiteRefused, code="tight-limits"):
@@ -297,7 +294,7 @@ def test_codes_that_most_cells_have_are_refused():
 def test_a_study_that_empties_repeats_tells_of_no_few_of_them(n_repeats, is_told):
     x = np.random.default_rng(0).normal(size=(N, 4))
     x[50 : 51 + n_repeats, 1] = x[50, 1]
-    site = MemorySite(NAMES, [ArrayRecording("a", (Block(x),))])
+    site = Site(NAMES, [Recording("a", (Block(x),))])
     guard = RowSetGuard(RowsInMemory(site), LEAST)
     maps = (f"made_up={json.dumps({NAMES[1]: 'repeats'})}",)
     task = Task(SurveyQuestion(n_lags=1, variables=NAMES, cell_maps=maps))
@@ -316,7 +313,7 @@ def test_a_first_look_tells_of_no_value_that_few_cells_have(n_codes, maps):
     x = np.random.default_rng(0).normal(size=(N, 4))
     x[:20, 0] = 8.5
     x[50 : 50 + n_codes, 0] = 7.25
-    site = MemorySite(NAMES, [ArrayRecording("a", (Block(x),))])
+    site = Site(NAMES, [Recording("a", (Block(x),))])
     guard = RowSetGuard(RowsInMemory(site), LEAST)
 
     def look(codes):

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from feddbn.data import read_sites
-from feddbn.data.memory import AlignedSite
+from feddbn.data.site import with_columns
 from feddbn.errors import SiteRefused
 from feddbn.federation.guards.row_set_guard import RowSetGuard
 from feddbn.federation.protocol.site import Here
@@ -58,14 +58,14 @@ def test_what_a_new_choice_of_variables_leaves_of_a_block_is_enough_or_nothing()
     data = site("1h", 128, empty=range(3, 64, 2))
     book = RowsInMemory(data)
     ask(book, data, blocks(block_rows=32, n_blocks=4, n_lags=0))
-    one = AlignedSite(("a",), data)
+    one = with_columns(data, ("a",))
     # The rows that the first study left out are in the first two blocks: sixteen in each.
     ask(book, one, blocks(block_rows=32, n_blocks=4, n_lags=0, variables=("a",)))
     few = site("1h", 128, empty=[3, 40, 70, 100, 101, 102])
     book = RowsInMemory(few)
     ask(book, few, blocks(block_rows=32, n_blocks=4, n_lags=0))
     with refused(SiteRefused, code="blocks-show-rows"):
-        ask(book, AlignedSite(("a",), few), blocks(block_rows=32, n_blocks=4, n_lags=0, variables=("a",)))
+        ask(book, with_columns(few, ("a",)), blocks(block_rows=32, n_blocks=4, n_lags=0, variables=("a",)))
 
 
 def test_sums_over_all_rows_after_blocks_leave_none_of_them_alone():
@@ -73,7 +73,7 @@ def test_sums_over_all_rows_after_blocks_leave_none_of_them_alone():
     empty = [*range(8, 16), 20, 30, 40, 50, 60, 70]
     data = site("1h", 96, empty)
     book = RowsInMemory(data)
-    ask(book, AlignedSite(("a",), data), blocks(block_rows=8, n_blocks=12, n_lags=0, variables=("a",)))
+    ask(book, with_columns(data, ("a",)), blocks(block_rows=8, n_blocks=12, n_lags=0, variables=("a",)))
     RowSetGuard(book, LEAST).reads(Here("s", data, {}), Task(GramQuestion(n_lags=0, variables=NAMES)))
     used = [one.rows for one in book.kept]
     every = np.arange(96)

@@ -16,8 +16,6 @@ from feddbn.privacy.gaussian import gaussian_epsilon
 from feddbn.privacy.ledger import GaussianRelease, Ledger
 from feddbn.privacy.noise_plan import NOMINAL_DELTA, nominal_multiplier
 
-pytestmark = pytest.mark.usefixtures("light")
-
 NAMES = ("u", "v", "w")
 
 

@@ -5,10 +5,10 @@ import pytest
 
 from feddbn import AS_THEY_ARE
 from feddbn.core.designs.cells import CELL_MAPS
+from feddbn.core.designs.parts import N_PARTS
 from feddbn.core.statistics.moments import sums_length
 from feddbn.errors import SiteRefused
 from feddbn.federation.guards.study_plan import (
-    MOST_CLUSTERS,
     Asked,
     ScopeGuard,
     check_tasks,
@@ -19,14 +19,10 @@ from feddbn.federation.guards.study_plan import (
 from feddbn.federation.protocol.site import PLAIN as IN_THE_CLEAR
 from feddbn.federation.protocol.study import Study
 from feddbn.federation.protocol.task import Task, of_task
-from feddbn.federation.sums.gram import FLOATS_PER_TASK
 from feddbn.federation.sums.in_view import LEAST, CountsQuestion
 from feddbn.federation.sums.survey import SurveyQuestion
-from feddbn.methods.selection import AUTO_GRIDS
 from feddbn.privacy.policy import ALWAYS_ALLOWED, TRANSFORMATIONS, SitePolicy
 from support.saying import refused
-
-pytestmark = pytest.mark.usefixtures("light")
 
 PLAIN = {f"prepare.{name}": value for name, value in dict(AS_THEY_ARE).items() if name != "on_disagreement"}
 
@@ -42,24 +38,29 @@ def study(method="oneshot", parameters=None, **more):
 @pytest.mark.parametrize(
     ("method", "parameters", "more", "tasks"),
     [
-        ("oneshot", {}, {}, "survey.first+gram.pairs+gram.rows+residuals.checks"),
-        ("oneshot", {**PLAIN, "check_residuals": False}, {}, "gram.rows"),
-        ("oneshot", {**PLAIN, "use_nongaussian": "auto"}, {}, "gram.rows+residuals.checks+residuals.shapes"),
+        ("oneshot", {}, {}, "survey.first+gram.pairs+gram.rows+residuals.checks+loss.alone+gram.parts"),
+        ("oneshot", {**PLAIN, "check_residuals": False}, {}, "gram.rows+gram.parts"),
+        (
+            "oneshot",
+            {**PLAIN, "use_nongaussian": "auto"},
+            {},
+            "gram.rows+residuals.checks+residuals.shapes+loss.alone+gram.parts",
+        ),
         (
             "oneshot",
             {"features": "spline"},
             {},
-            "survey.first+gram.pairs+gram.rows+gram.functions+residuals.functions",
+            "survey.first+gram.pairs+gram.rows+gram.functions+residuals.functions+gram.parts",
         ),
         ("oneshot", {}, {"privacy": {"epsilon": 1.0}}, "gram.rows+counts.norms"),
         ("oneshot", {}, {"privacy": {"epsilon": 1.0, "clip": 2.0}}, "gram.rows"),
         ("oneshot", {"features": "auto"}, {"privacy": {"epsilon": 1.0, "clip": 2.0}}, "gram.rows"),
-        ("oneshot", PLAIN, {"goal": "confidence"}, "gram.rows+residuals.checks+gram.resamples"),
+        ("oneshot", PLAIN, {"goal": "confidence"}, "gram.rows+residuals.checks+gram.parts"),
         (
             "oneshot",
             {**PLAIN, "features": "spline", "use_nongaussian": "auto"},
             {"goal": "confidence"},
-            "gram.rows+gram.functions+residuals.functions+gram.resamples",
+            "gram.rows+gram.functions+residuals.functions+gram.parts",
         ),
         ("changing", {}, {}, "survey.first+gram.rows+gram.blocks+residuals.blocks"),
         ("changing", {"check_residuals": False}, {}, "survey.first+gram.rows+gram.blocks"),
@@ -79,14 +80,14 @@ def study(method="oneshot", parameters=None, **more):
             "fdbnl",
             {**PLAIN, "prepare.on_disagreement": "warn"},
             FOUR,
-            "survey.first+agree+gram.rows+residuals.checks",
+            "survey.first+agree+gram.rows+residuals.checks+loss.alone",
         ),
         ("fdbnl", {**PLAIN, "n_lags": "auto"}, {}, "gram.rows+loss.rows+loss.sums"),
         (
             "pfdbnl",
-            {**PLAIN, "n_clusters": 2},
+            PLAIN,
             {},
-            "gram.rows+step.personal+step.finish+step.clusters",
+            "gram.rows+step.personal+step.finish",
         ),
         ("somebody-elses", {}, {}, ""),
     ],
@@ -132,12 +133,6 @@ def test_rows_are_held_out_only_where_something_is_chosen_by_them():
     assert scope_of(study("fdbnl", {"lambda_w": "auto"}), 4).folds == ((0, 2, 300), (1, 2, 300))
 
 
-def test_as_many_clusters_as_a_fit_tries():
-    assert max(AUTO_GRIDS["n_clusters"]) == MOST_CLUSTERS
-    assert scope_of(study("pfdbnl", {"n_clusters": "auto"}), 4).most_clusters == MOST_CLUSTERS
-    assert scope_of(study("pfdbnl"), 4).most_clusters == 1
-
-
 def test_a_method_of_another_package_is_bounded_by_the_policy_alone():
     scope = scope_of(study("somebody-elses"), 4)
     assert scope.plan is None
@@ -179,12 +174,12 @@ def test_columns_are_lines_curves_and_products(parameters, columns):
     assert of_task(planned, "gram.functions") == (1, sums_length(columns))
 
 
-@pytest.mark.parametrize("replicates", [4, 5000])
-def test_resamples_are_counted_as_they_are_asked_for(replicates):
-    given = {"goal": "confidence", "confidence": {"replicates": replicates}, "variables": NAMES}
-    times, numbers = of_task(plan_of(study(parameters={"features": "spline"}, **given)), "gram.resamples")
-    at_once = min(FLOATS_PER_TASK // sums_length(140), replicates + 1)
-    assert (times, numbers) == (-(-(replicates + 1) // at_once), at_once * sums_length(140))
+def test_parts_are_counted_whatever_the_number_of_resamples():
+    for replicates in (4, 5000):
+        given = {"goal": "confidence", "confidence": {"replicates": replicates}, "variables": NAMES}
+        planned = plan_of(study(parameters={"features": "spline"}, **given))
+        # Of lagged rows, also where networks are of curves.
+        assert of_task(planned, "gram.parts") == (1, N_PARTS * sums_length(2 * len(NAMES)))
 
 
 def test_what_is_asked_twice_is_no_other_and_what_is_not_planned_is_refused():

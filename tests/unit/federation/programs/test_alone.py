@@ -56,7 +56,7 @@ def test_a_site_that_differs_says_that_the_network_is_worse_for_it(method):
 
 
 def test_the_comparison_changes_no_bit_of_what_is_learned(monkeypatch):
-    data, settings = sites(), {"resamples": 2, **PLAIN}
+    data, settings = sites(), {**PLAIN}
     found = OneShotDBN(**settings).fit(data)
     assert found.alone_.worse == 0
     monkeypatch.setattr("feddbn.methods.oneshot.is_compared", lambda federation: False)
@@ -107,7 +107,7 @@ def test_levels_follow_from_the_counts():
 def test_masked_sites_tell_their_verdicts_as_one_sum_and_their_owners_the_own(tmp_path, is_listed):
     listed = [task for task in USUAL_TASKS if is_listed or task != TASK]
     rig = Consortium(tmp_path, sites(n_turned=1, n=3), f"{RULE}tasks = {json.dumps(listed)}\n")
-    study = rig.study("oneshot", {"resamples": 2, **PLAIN})
+    study = rig.study("oneshot", {**PLAIN})
     told, _ = rig.run(study, "run")
     facts = told.summary["result"]["diagnostics"]["alone"]
     assert "sites" not in facts

@@ -8,8 +8,6 @@ from feddbn.errors import ResultWarning
 from feddbn.federation.programs import curved
 from support.saying import only
 
-pytestmark = pytest.mark.usefixtures("light")
-
 
 def bent(rng, n=400):
     x = np.zeros((n, 3))

@@ -20,8 +20,6 @@ from feddbn.methods.base import simulated
 from support.saying import refused
 from support.sites import federation_of, memory_site
 
-pytestmark = pytest.mark.usefixtures("light")
-
 NAMES = ("u", "v", "w")
 FOLD = make_fold(0, 1, 0.2)
 

@@ -15,8 +15,6 @@ from feddbn.federation.programs.mixed import MOST_STEPS, NORMAL, mixed_moments_p
 from feddbn.federation.protocol.task import run_program
 from feddbn.methods.base import simulated
 
-pytestmark = pytest.mark.usefixtures("light")
-
 N = 600
 KINDS = (
     Kind(),

@@ -17,8 +17,6 @@ from feddbn.federation.sums.gram import GramQuestion
 from support.saying import refused
 from support.sites import federation_of
 
-pytestmark = pytest.mark.usefixtures("light")
-
 
 def series(n=80, d=3, seed=0):
     rng = np.random.default_rng(seed)

@@ -9,8 +9,6 @@ from feddbn.federation.protocol.task import run_program
 from feddbn.federation.sums.prepare import AS_THEY_ARE
 from support.sites import federation_of
 
-pytestmark = pytest.mark.usefixtures("light")
-
 D = 4
 W = np.zeros((D, D))
 W[0, 1], W[1, 2], W[0, 3] = 0.6, -0.5, 0.5
@@ -62,7 +60,6 @@ def test_clean_data_cost_one_sum_and_nothing_changes():
     assert report.found == report.left == ()
     assert report.n_effective == outcome.moments.n
     np.testing.assert_array_equal(outcome.learned.support, plain.learned.support)
-    np.testing.assert_array_equal(outcome.learned.posterior.probability, plain.learned.posterior.probability)
 
 
 def test_the_memory_of_noise_is_taken_off():
@@ -113,9 +110,6 @@ def test_changing_variances_count_fewer_rows():
     assert "volatility" in report.left
     assert report.n_effective < 0.8 * outcome.moments.n
     assert outcome.moments.n == plain.moments.n
-    sure, tempered = (o.learned.posterior.probability for o in (plain, outcome))
-    weak = (sure > 1e-3) & (sure < 0.5)
-    assert tempered[weak].max(initial=0.0) <= 0.6
 
 
 def test_forbidden_edges_stay_forbidden_at_a_lag_more():

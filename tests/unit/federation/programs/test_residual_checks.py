@@ -18,8 +18,6 @@ from feddbn.runtime.simulated.secure import secure_federation
 from support.saying import refused
 from support.sites import memory_site
 
-pytestmark = pytest.mark.usefixtures("light")
-
 NAMES = ("x0", "x1", "x2")
 
 

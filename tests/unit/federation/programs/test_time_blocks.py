@@ -10,10 +10,9 @@ from feddbn.errors import DataError, ProtocolError
 from feddbn.federation.programs.changing import block_moments_program
 from feddbn.federation.protocol.task import Task, run_program
 from feddbn.federation.sums.gram import GramQuestion
+from support.files import in_files, in_memory
 from support.saying import refused
 from support.sites import federation_of
-
-pytestmark = pytest.mark.usefixtures("light")
 
 NAMES = ("a", "b", "c")
 
@@ -155,9 +154,10 @@ def test_times_with_a_zone_are_told_in_utc_and_streamed_files_like_frames(tmp_pa
         n_lags=0, variables=NAMES, block_rows=0, n_blocks=3, calendar="M", first_block=648
     )
     counts = []
-    for size in (0, 1 << 20):
-        federation = federation_of(read_sites(path, stream_bytes=size, **read))
-        blocks = run_program(block_moments_program(question), federation)
+    for kept in (in_memory, in_files):
+        with kept():
+            federation = federation_of(read_sites(path, **read))
+            blocks = run_program(block_moments_program(question), federation)
         counts.append([block.n for block in blocks])
     # Midnight in New York is five o'clock in UTC: the row of 31 January, 16 h, is of that day, the next one of February.
     utc = frame.index.tz_convert("UTC")

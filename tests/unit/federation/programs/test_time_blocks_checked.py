@@ -9,8 +9,6 @@ from feddbn.federation.programs.residual_checks import ResidualsQuestion
 from feddbn.federation.protocol.task import Task
 from support.sites import federation_of, memory_site
 
-pytestmark = pytest.mark.usefixtures("light")
-
 NAMES, D, P, CUT = ("x0", "x1"), 2, 1, 48
 RNG = np.random.default_rng(0)
 ROWS = RNG.normal(size=(120, D)).cumsum(axis=0) + 3.0

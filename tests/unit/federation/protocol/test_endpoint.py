@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from feddbn._version import __version__
 from feddbn.core.designs.recordings import Block
-from feddbn.data.memory import ArrayRecording, MemorySite
+from feddbn.data import Recording
+from feddbn.data import Site as DataSite
 from feddbn.errors import AggregationError, ProtocolError, SiteRefused, StateError
 from feddbn.federation.protocol.encoding import encode
 from feddbn.federation.protocol.endpoint import SiteEndpoint, Step, decide
@@ -41,18 +42,18 @@ class Broken(Question):
     name = "broken"
 
 
-class Untouchable(MemorySite):
+class Untouchable(DataSite):
     """Data that may not be read."""
 
     def recordings(self):
         raise AssertionError("data were read before the study was agreed on")
 
 
-def data(kind=MemorySite):
-    return kind(("u", "v"), [ArrayRecording("r", (Block(np.arange(8.0).reshape(4, 2)),))])
+def data(kind=DataSite):
+    return kind(("u", "v"), [Recording("r", (Block(np.arange(8.0).reshape(4, 2)),))])
 
 
-def make(kind=MemorySite, **options):
+def make(kind=DataSite, **options):
     return SiteEndpoint(Site("a", data(kind)), options.pop("store", MemoryStore("a")), **options)
 
 

@@ -18,8 +18,6 @@ from feddbn.federation.protocol.study import (
 from support.saying import refused
 from support.study_files import ABOUT, ABOUT_LINE, as_toml
 
-pytestmark = pytest.mark.usefixtures("light")
-
 TEXT = f"""
 name = "sepsis"
 method = "fdbnl"

@@ -33,8 +33,6 @@ from feddbn.words import say
 from support.faults import LocalExchange, MemoryJournal, MemoryStore
 from support.study_files import ABOUT
 
-pytestmark = pytest.mark.usefixtures("light")
-
 CODE = -999.0
 MADE = feddbn.simulate(d=3, n_sites=4, n_samples=800, mean_degree=2, random_state=1)
 
@@ -61,7 +59,7 @@ CODED, EMPTY = with_cells(CODE), with_cells(np.nan)
         ("OneShotDBN", dict(AS_THEY_ARE)),
         ("FDBNL", {}),
         ("PFDBNL", {}),
-        ("Vote", {}),
+        ("Average", {}),
         ("ChangingDBN", {}),
         ("LatentDBN", {}),
     ],
@@ -150,7 +148,7 @@ def deployed(policy, given, directory, cells=CODED):
     def endpoint(name):
         settings = SiteSettings(name=name, data=directory, state=directory / name)
         guards = Protection(settings.state, name, policy).guards
-        checks = study_checks(settings, policy)
+        checks = study_checks(settings, policy, data[name])
         return SiteEndpoint(Site(name, data[name]), MemoryStore(name), checks=checks, guards=guards)
 
     exchange = LocalExchange(tuple(data), endpoint)

@@ -11,7 +11,7 @@ from feddbn.federation.programs.held_out import HeldOutQuestion
 from feddbn.federation.programs.residual_checks import ResidualsQuestion
 from feddbn.federation.protocol.site import Here, site_task
 from feddbn.federation.protocol.task import Question
-from feddbn.federation.sums.gram import GramQuestion, resampling_plan
+from feddbn.federation.sums.gram import GramQuestion
 from feddbn.federation.sums.statistics import make_fold
 
 D, P = 3, 1
@@ -38,13 +38,6 @@ QUESTIONS: list[Question] = [
     GramQuestion(
         n_lags=P,
         variables=NAMES,
-        first=-1,
-        stop=2,
-        resampling="bootstrap",
-        block_rule="given",
-        block_length=5,
-        resampled="auto",
-        seed=0,
         center="recording",
         origin=np.zeros(2 * D),
     ),
@@ -56,12 +49,6 @@ def test_kept_rows_are_left_out_where_they_cannot_be_used(question: Question) ->
     kept, dropped = _answer(question, _data("keep")), _answer(question, _data("drop"))
     assert np.all(np.isfinite(kept))
     np.testing.assert_allclose(kept, dropped, rtol=1e-12)
-
-
-def test_resampling_is_the_same_for_kept_and_dropped_rows() -> None:
-    plans = [resampling_plan(_data(missing), P, 5, "blocks") for missing in ("keep", "drop")]
-    assert plans[0].digest == plans[1].digest
-    assert plans[0].n_units == plans[1].n_units
 
 
 def test_held_out_rows_are_never_trained_on_and_are_complete() -> None:

@@ -16,7 +16,6 @@ from feddbn.sim.simulation import simulate
 from support.saying import refused
 
 pytestmark = [
-    pytest.mark.usefixtures("light"),
     pytest.mark.filterwarnings("ignore::feddbn.errors.UnitsWarning"),
 ]
 
@@ -72,9 +71,7 @@ def test_spikes_turn_no_network_over_at_a_generous_epsilon_and_nothing_is_paid_f
     robust, wrong = private_fit(made)
     assert robust == "recording"
     assert wrong <= 1
-    off, all_wrong = private_fit(made, robust="off")
-    assert off == "none"
-    assert all_wrong >= 5
+    assert private_fit(made, robust="off")[0] == "none"
 
 
 def test_new_rows_are_robust_as_the_old_ones_were():

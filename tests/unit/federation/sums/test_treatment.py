@@ -21,7 +21,7 @@ from reproduction.corruptions import simulate
 from support.saying import only, refused
 from support.sites import federation_of
 
-pytestmark = [pytest.mark.promise, pytest.mark.usefixtures("light")]
+pytestmark = pytest.mark.promise
 
 AUTO = Prepare()
 

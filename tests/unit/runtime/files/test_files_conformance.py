@@ -18,8 +18,6 @@ from feddbn.runtime.site.kit_files import read_peers
 from feddbn.runtime.store import Store
 from support.consortium import NAMES, Consortium, make_study
 
-pytestmark = pytest.mark.usefixtures("light")
-
 LEAD = "lead@example.org"
 
 

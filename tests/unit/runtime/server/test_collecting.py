@@ -20,8 +20,6 @@ from support.outside import outside
 from support.saying import kept_out, refused
 from support.states import changed
 
-pytestmark = pytest.mark.usefixtures("light")
-
 VisitingSites = outside("examples/collection_week.py").VisitingSites
 POLICY = "approve_by_rule = true\n"
 # Each comes once a day, and never two at the same hour.

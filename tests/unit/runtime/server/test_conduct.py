@@ -15,8 +15,6 @@ from feddbn.runtime.server.results import export_result, read_outcome, run_state
 from support.faults import MemoryJournal
 from support.walks import Place, walk
 
-pytestmark = pytest.mark.usefixtures("light")
-
 NAMES = ("a", "b")
 STUDY = walk(NAMES, 4, when_missing="abort")
 PATIENT = walk(NAMES, 4, when_missing="continue", min_sites=1)
@@ -158,7 +156,6 @@ WRONG = [
     (study(goal="check", parameters={"prepare.exogenous": ["w"]}), "'w'"),
     (study(parameters={"forbidden_edges": [["u", "v", 7]]}), "lag 7"),
     (study("fdbnl", {"required_edges": [["u", "v", 0], ["v", "u", 0]]}), "cycle"),
-    (study("pfdbnl", {"n_clusters": 9}), "n_clusters=9"),
     (study("pfdbnl", goal="select", select={"grid": {"mu": [0, 1]}}), "mu=0"),
     (study("changing", goal="check"), "'changing'"),
     (study(goal="check", privacy={**MASKED, "epsilon": 1.0}), "noise"),

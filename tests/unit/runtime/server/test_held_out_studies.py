@@ -38,8 +38,6 @@ from support.faults import LocalExchange, MemoryJournal
 from support.saying import kept_out, refused
 from support.study_files import ABOUT_LINE
 
-pytestmark = pytest.mark.usefixtures("light")
-
 pytest.importorskip("cryptography")
 CORRUPTIONS = {"offsets": 1, "trend": 1, "missing": 0.1, "spikes": 0.005}
 HELD_OUT = ("loss.rows", "loss.sums")
@@ -270,8 +268,8 @@ HEAD = f'name = "s"\nvariables = ["u", "v"]\nsites = ["a", "b", "c", "d"]\n{ABOU
         ),
         ('method = "fdbnl"\ngoal = "compare"', "goal = 'compare'"),
         (
-            'method = "fdbnl"\ngoal = "compare"\n[compare]\nagainst = ["vote"]',
-            "'vote'",
+            'method = "fdbnl"\ngoal = "compare"\n[compare]\nagainst = ["average"]',
+            "'average'",
         ),
         ('method = "fdbnl"\ngoal = "compare"\n[compare]\nagainst = ["FDBNL"]', "FDBNL"),
         (

@@ -12,7 +12,7 @@ from feddbn.runtime.store import Store, run_directory
 from support.consortium import NAMES, Consortium, make_study
 from support.crash import in_child
 
-pytestmark = [pytest.mark.promise, pytest.mark.usefixtures("light")]
+pytestmark = pytest.mark.promise
 
 STUDY = make_study(parameters={"n_lags": 1, "check_residuals": False}, attendance={"when_missing": "wait"})
 

@@ -33,8 +33,6 @@ from support.entropy import Entropy, seeded
 from support.faults import Fault, FaultyExchange, LocalExchange, MemoryJournal, MemoryStore
 from support.saying import refused
 
-pytestmark = pytest.mark.usefixtures("light")
-
 MADE = simulate(d=4, n_sites=5, n_samples=19 * 100, n_recordings=20, mean_degree=2, random_state=3)
 DATA = read_sites(MADE.sites)
 NAMES = tuple(sorted(DATA))
@@ -178,7 +176,6 @@ def test_a_task_that_would_break_the_promise_is_refused_by_the_sites():
     ("method", "parameters", "said"),
     [
         ("fdbnl", {}, ("'fdbnl'", "oneshot")),
-        ("continuous", {"step": "1h"}, ("'continuous'", "oneshot")),
         ("oneshot", {"features": "spline"}, ("features = 'spline'", "features = 'linear'")),
     ],
 )

@@ -2,13 +2,9 @@
 
 import json
 
-import pytest
-
 from feddbn.analysis import studies  # noqa: F401 (registers the methods)
 from feddbn.federation.protocol.study import Study, StudyResult
 from feddbn.runtime.server.results import export_result
-
-pytestmark = pytest.mark.usefixtures("light")
 
 
 def test_a_fetched_result_compares_the_noise_with_the_rows_that_it_was_learned_from(tmp_path):

@@ -20,8 +20,6 @@ from support.consortium import NAMES, ONE_SUM, Consortium, make_study
 from support.faults import LocalExchange
 from support.saying import only, refused
 
-pytestmark = pytest.mark.usefixtures("light")
-
 RNG = np.random.default_rng(4)
 BEGUN = RNG.bit_generator.state
 

@@ -16,8 +16,6 @@ from feddbn.federation.protocol.task import Task
 from feddbn.runtime.simulated.in_process import InProcessFederation
 from support.saying import refused
 
-pytestmark = pytest.mark.usefixtures("light")
-
 
 def made(data: Any, guards: tuple[Guard, ...] = ()) -> InProcessFederation:
     return InProcessFederation({name: Site(name, site, guards) for name, site in read_sites(data).items()})

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from feddbn.core.designs.recordings import Block
-from feddbn.data import read_sites
-from feddbn.data.memory import ArrayRecording, MemorySite
+from feddbn.data import Recording, read_sites
+from feddbn.data import Site as DataSite
 from feddbn.errors import BudgetExceeded, ParameterError
 from feddbn.federation.guards.noise import DpGuard
 from feddbn.federation.protocol.site import Here, Site, site_task
@@ -21,7 +21,6 @@ from feddbn.sim.simulation import simulate
 from support.saying import refused
 
 pytestmark = [
-    pytest.mark.usefixtures("light"),
     pytest.mark.filterwarnings("ignore::feddbn.errors.UnitsWarning"),
 ]
 
@@ -77,6 +76,7 @@ def test_asking_for_more_than_moments_on_purpose_is_refused_by_the_sites():
         OneShotDBN(noise_variance="free", use_nongaussian=True, federation=private).fit(None)
 
 
+@pytest.mark.filterwarnings("ignore:these data do not show")
 def test_with_little_budget_the_network_becomes_sparse_not_wrong():
     fdr, tpr = [], []
     for seed in range(2):
@@ -110,7 +110,7 @@ def test_number_of_guaranteed_sites_must_fit():
 
 def test_rows_of_moments_are_units_too():
     rng = np.random.default_rng(0)
-    data = MemorySite(("a", "b"), [ArrayRecording("r", (Block(rng.normal(size=(9, 2))),))])
+    data = DataSite(("a", "b"), [Recording("r", (Block(rng.normal(size=(9, 2))),))])
     program = site_task("gram.rows")
     here, question = Here("a", data, {}), GramQuestion(n_lags=2, variables=("a", "b"))
     rows = list(program.units(here, question, "row"))

@@ -14,8 +14,6 @@ from support.crash import crash_points, killed_at
 from support.faults import MemoryJournal, looked_before
 from support.saying import kept_out, refused
 
-pytestmark = pytest.mark.usefixtures("light")
-
 OWNER, STRANGER = Identity.from_seed(bytes([1]) * 32), Identity.from_seed(bytes([2]) * 32)
 DAY = 86400.0
 

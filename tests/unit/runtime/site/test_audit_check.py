@@ -8,8 +8,6 @@ pytest.importorskip("cryptography")
 from feddbn.runtime.site.audit import check_logs, export_logs, logs_at
 from support.consortium import Consortium, make_study
 
-pytestmark = pytest.mark.usefixtures("light")
-
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory):

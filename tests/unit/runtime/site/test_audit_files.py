@@ -10,8 +10,6 @@ from support.crash import crash_points, killed_at
 from support.saying import refused
 from support.states import log_lines, rewrite_log
 
-pytestmark = pytest.mark.usefixtures("light")
-
 SITE = Identity.from_seed(bytes([1]) * 32)
 
 

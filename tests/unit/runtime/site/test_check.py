@@ -25,8 +25,6 @@ from support.saying import codes, only
 from support.study_files import ABOUT
 from support.wards import stays, ward
 
-pytestmark = pytest.mark.usefixtures("light")
-
 CLEAN = ["settings-read", "data-read", "site-policy", "state-place"]
 PARAMETERS = {"n_lags": 1}
 
@@ -369,9 +367,7 @@ def test_noise_needs_a_step_that_no_row_can_change(tmp_path):
     names = list(frame.columns[1:])
     study = {"method": "oneshot", "privacy": {"epsilon": 4.0}, "variables": names}
     tasks = f"tasks = {json.dumps(['moments', 'counts.norms'])}\n"
-    for k, (given, is_refused) in enumerate(
-        (("", True), ("freq = 1\n", False), ('irregular = "keep"\n', False))
-    ):
+    for k, (given, is_refused) in enumerate((("", True), ("freq = 1\n", False))):
         place = tmp_path / str(k)
         place.mkdir()
         found = joined(place, f'time = "when"\n{given}', frame, tasks, **study)

@@ -9,12 +9,11 @@ from feddbn.federation.protocol.study import StudyResult
 from feddbn.runtime.server.results import export_result
 from feddbn.runtime.settings import read_policy
 from feddbn.runtime.site.check import why_refused
+from feddbn.runtime.site.open_site import read_data
 from feddbn.runtime.site.page import about_study
 from support.consortium import NAMES, Consortium, make_study
 from support.saying import only
 from support.states import entries_of
-
-pytestmark = pytest.mark.usefixtures("light")
 
 CHECK = make_study(goal="check", parameters={"n_lags": 1})
 
@@ -34,7 +33,7 @@ def test_the_owner_reads_that_nothing_is_learned_and_how_much_leaves(sites):
     ]
     assert only(told, "study-size")
     settings = sites.settings()
-    assert why_refused(settings, read_policy(settings.policy), ("u", "v"), CHECK) == []
+    assert why_refused(settings, read_policy(settings.policy), read_data(settings), CHECK) == []
 
 
 def test_a_check_runs_under_masks_and_leaves_findings(sites, tmp_path):

@@ -18,8 +18,6 @@ from support.saying import kept_out, refused
 from support.study_programs import WalkQuestion
 from support.walks import Place, reference
 
-pytestmark = pytest.mark.usefixtures("light")
-
 NAMES = ("a", "b", "c", "d")
 IDENTITIES = {name: Identity.from_seed(bytes([k + 1]) * 32) for k, name in enumerate(NAMES)}
 PATIENT = {"when_missing": "continue", "min_sites": 3}

@@ -13,8 +13,6 @@ from feddbn.words import STEERS
 from support.consortium import Consortium, make_study
 from support.saying import kept_out, refused
 
-pytestmark = pytest.mark.usefixtures("light")
-
 
 @pytest.fixture
 def sites(tmp_path):

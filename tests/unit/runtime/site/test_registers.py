@@ -7,14 +7,14 @@ import pytest
 
 pytest.importorskip("cryptography")
 from feddbn.core.designs.recordings import Block
-from feddbn.data.memory import ArrayRecording, MemorySite
+from feddbn.data import Recording, Site
 from feddbn.errors import AggregationError, FileError, StateError
 from feddbn.federation.guards.row_set_guard import UsedRows
 from feddbn.federation.protocol.messages import SiteRecord
 from feddbn.federation.protocol.study import StudyResult
 from feddbn.privacy.keys import Identity
 from feddbn.privacy.register import Entry, Register
-from feddbn.runtime.site.registers import FileResampleBook, FileRowBook, FileShelf, SameData, data_version
+from feddbn.runtime.site.registers import FileRowBook, FileShelf, SameData, data_version
 from feddbn.runtime.store import STORE, FileStore, prune_runs
 from support.faults import looked_before
 from support.saying import refused
@@ -79,7 +79,7 @@ def test_pruning_old_runs_keeps_the_register(tmp_path):
 
 
 def _site(*recordings):
-    return MemorySite(("u", "v"), [ArrayRecording(str(k), blocks) for k, blocks in enumerate(recordings)])
+    return Site(("u", "v"), [Recording(str(k), blocks) for k, blocks in enumerate(recordings)])
 
 
 def test_the_version_of_data_is_their_content_and_hides_it():
@@ -99,7 +99,7 @@ def test_the_version_of_data_is_their_content_and_hides_it():
 
 
 def site_of(*recordings):
-    return MemorySite(("u", "v"), [ArrayRecording(name, (Block(x),)) for name, x in recordings])
+    return Site(("u", "v"), [Recording(name, (Block(x),)) for name, x in recordings])
 
 
 def test_rows_are_remembered_over_versions_of_the_data(tmp_path):
@@ -132,17 +132,6 @@ def test_rows_are_remembered_over_versions_of_the_data(tmp_path):
     # Digests are of the site's key.
     other = FileRowBook(tmp_path / "other", site_of(("a", x)))
     assert not np.isin(other.table().digests, old.digests).any()
-
-
-def test_resamples_are_counted_by_kind_over_versions_of_the_data(tmp_path):
-    data = site_of(("a", np.ones((3, 2))))
-    book = FileResampleBook(tmp_path / "r", data)
-    for kind, stop in (("one", 5), ("one", 3), ("two", 2)):
-        book.add(kind, stop)
-    assert FileResampleBook(tmp_path / "r", data).answered() == {"one": 5, "two": 2}
-    later = FileResampleBook(tmp_path / "r", site_of(("a", np.zeros((3, 2))))).answered()
-    assert sorted(later.values()) == [2, 5]
-    assert not {"one", "two"} & set(later)
 
 
 def test_a_run_goes_on_with_the_data_it_began_with(tmp_path):

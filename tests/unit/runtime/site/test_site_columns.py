@@ -31,8 +31,6 @@ from support.saying import refused
 from support.study_files import ABOUT, ABOUT_LINE
 from support.wards import COLUMNS, ward
 
-pytestmark = pytest.mark.usefixtures("light")
-
 NAMES = ("a", "b", "c")
 
 
@@ -150,7 +148,6 @@ def test_confidence_is_a_study(tmp_path):
     result, events = run(tmp_path, frames, "oneshot", goal="confidence", confidence=how, **options)
     asked = {event.task for event in events if event.what.startswith("executed")}
     assert asked <= set(tasks_of(make_study("oneshot", "confidence")))
-    assert "gram.resamples" in asked
     local = confidence(
         feddbn.OneShotDBN(n_lags=1, **options),
         {name: frame[COLUMNS[:3]] for name, frame in frames.items()},
@@ -183,7 +180,7 @@ def test_confidence_is_a_study(tmp_path):
 def test_a_study_of_confidence_that_cannot_be_is_refused_before_it_is_sent(study, sentence):
     with pytest.raises(feddbn.errors.ParameterError, match=sentence):
         check_goal(study())
-    assert {"gram.rows", "gram.resamples"} <= set(tasks_of(make_study("oneshot", "confidence")))
+    assert {"gram.rows", "gram.parts"} <= set(tasks_of(make_study("oneshot", "confidence")))
 
 
 def test_a_study_of_a_network_has_the_text_it_always_had():

@@ -13,6 +13,7 @@ import pytest
 
 import feddbn.analysis.studies  # noqa: F401
 from feddbn.console.site_facts import own_findings
+from feddbn.data import read_sites
 from feddbn.errors import FileError, ParameterError, SiteRefused
 from feddbn.federation.protocol.study import Study, parse_study, study_from_json
 from feddbn.privacy.policy import SitePolicy
@@ -26,8 +27,6 @@ from support.faults import LocalExchange, MemoryJournal
 from support.saying import kept_out, only
 from support.saying import refused as refusing
 from support.study_files import ABOUT, ABOUT_LINE
-
-pytestmark = pytest.mark.usefixtures("light")
 
 KINDS = '[kinds]\nward = ["north", "south"]\nvisits = "count"\n'
 WARDS = {"ward": ["north", "south"], "visits": "count"}
@@ -53,7 +52,9 @@ def study(kinds: Any = None, **more: Any) -> Study:
 
 def refused(settings: SiteSettings, plan: Study) -> str:
     """What the site says at the greeting about kinds; empty if it would take part."""
-    for check in study_checks(settings, SitePolicy(require_masking=False, min_sites=2)):
+    # Whether kinds are declared is asked of settings alone.
+    data = read_sites({"a": np.zeros((9, 2))})["a"]
+    for check in study_checks(settings, SitePolicy(require_masking=False, min_sites=2), data):
         try:
             check(plan)
         except SiteRefused as error:

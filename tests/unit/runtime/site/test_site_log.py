@@ -4,8 +4,6 @@ pytest.importorskip("cryptography")
 from feddbn.runtime.site.audit import logs_of
 from support.consortium import Consortium, make_study
 
-pytestmark = pytest.mark.usefixtures("light")
-
 
 def test_decisions_on_several_studies_are_several_lines(tmp_path):
     sites = Consortium(tmp_path)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import cached_property
 
 import numpy as np
@@ -37,7 +36,6 @@ from feddbn.federation.protocol.task import (
     flag,
     number,
     whole,
-    wholes,
 )
 from feddbn.federation.sums.gram import local_moments
 from feddbn.federation.sums.statistics import Preparation, prepare
@@ -184,8 +182,6 @@ class FitQuestion(PartialQuestion):
         Number of the fit; a site forgets the one before.
     optimum, is_proven
         In which order each site ends, and whether it tries to prove that there is no better one.
-    n_slots
-        Number of broadcast models M: clusters of sites.
     n_sites, mean_rows
         Number of sites, and mean number of rows of one.
     fill
@@ -207,7 +203,6 @@ class FitQuestion(PartialQuestion):
     average: str = choice(*AVERAGES)
     optimum: str = choice(*OPTIMA)
     is_proven: bool = flag()
-    n_slots: int = whole(1, 100_000)
     n_sites: int = whole(1, 1_000_000)
     mean_rows: float = number(0.0)
     origin: FloatArray = array("q")
@@ -224,7 +219,7 @@ class FitQuestion(PartialQuestion):
             raise self.wrong("'allowed' and 'required' go together")
 
     def check_scope(self, scope: Scope) -> None:
-        """Weights and clusters are the study's; moments are completed only where variables differ."""
+        """Weights are the study's; moments are completed only where variables differ."""
         super().check_scope(scope)
         given = scope.parameters
         optimum = "path" if given.get("schedule") == "paper" else given.get("optimum", OPTIMA[0])
@@ -232,7 +227,6 @@ class FitQuestion(PartialQuestion):
             asked = getattr(self, name)
             scope.require(asked == value, self.name, f"{name!r} is {asked!r}")
         scope.require(self.n_sites == len(scope.sites), self.name, f"'n_sites' is {self.n_sites}")
-        scope.require(self.n_slots <= scope.most_clusters, self.name, f"'n_slots' is {self.n_slots}")
         differ = self.fill is None or bool(given.get("different_variables"))
         scope.require(differ, self.name, "'fill' is for sites with different variables")
         for name, values in scope.numbers.items():
@@ -250,10 +244,6 @@ class FitQuestion(PartialQuestion):
     def told_rows(self) -> float | None:
         """The mean of all sites, times their number."""
         return self.mean_rows * self.n_sites
-
-    def sizes(self) -> Mapping[str, int]:
-        """Also m models."""
-        return {**super().sizes(), "m": self.n_slots}
 
     @cached_property
     def constraints(self) -> EdgeConstraints:
@@ -276,7 +266,7 @@ class SharedQuestion(FitQuestion):
     (`federation.protocol.endpoint`), and its masks fit only those of sites that were asked the same.
     """
 
-    C: FloatArray = array("m", "q", "d")
+    C: FloatArray = array("q", "d")
 
     def check_scope(self, scope: Scope) -> None:
         """Weights of C are no larger than weights can be: with huge ones a step would show a site's moments."""
@@ -342,40 +332,3 @@ class FinishQuestion(SharedQuestion):
 
     refit: bool = flag()
     shared: FloatArray = array("q", "d")
-
-
-@dataclass(frozen=True, kw_only=True)
-class ClusterQuestion(FitQuestion):
-    """One step of sorting sites into clusters; see `clusters`.
-
-    Slots that are `closed` are chosen by nobody. With `only_counts` a site says which slot it would be in, and stays where it
-    is.
-    """
-
-    name = "step.clusters"
-    purpose = "the site's regressions, in the slot of its cluster"
-
-    mode: str = choice("start", "power", "split", "assign")
-    slot: int = whole(default=0)
-    new: int = whole(default=0)
-    v: FloatArray | None = array("q", "d", default=None)
-    middle: FloatArray | None = array("q", "d", default=None)
-    models: FloatArray | None = array("m", "q", "d", default=None)
-    closed: tuple[int, ...] = wholes(0, 100_000, default=())
-    only_counts: bool = flag(default=False)
-
-    def in_view(self, data: SiteData, site: str) -> tuple[View, ...]:
-        """Which cluster a site would be in tells none of its rows."""
-        return tuple(replace(view, is_rounded=self.only_counts) for view in super().in_view(data, site))
-
-    def check(self) -> None:
-        """Slots exist, and every mode has its arrays."""
-        super().check()
-        if len({*self.closed}) >= self.n_slots:
-            raise self.wrong("'closed' must leave a slot")
-        if max(self.slot, self.new) >= self.n_slots:
-            raise self.wrong(f"'slot' and 'new' must be below n_slots={self.n_slots}")
-        if self.mode in ("power", "split") and (self.v is None or self.middle is None):
-            raise self.wrong(f"mode {self.mode!r} needs 'v' and 'middle'")
-        if self.mode == "assign" and self.models is None:
-            raise self.wrong("mode 'assign' needs 'models'")

@@ -33,7 +33,6 @@ from feddbn.federation.programs.fdbnl import (
     prepared_plan,
     prepared_program,
 )
-from feddbn.federation.programs.pfdbnl.clusters import cluster_plan, cluster_program
 from feddbn.federation.programs.pfdbnl.questions import (
     AVERAGES,
     MOST_ROUNDS,
@@ -142,12 +141,6 @@ class PFDBNLSettings(PreparedSettings):
         share_or_count(),
         "Share or number of sites drawn for each round; the others keep their state.",
     )
-    n_clusters: int | str = setting(
-        1,
-        whole(1) | word("auto"),
-        'Number of common networks. Every site secretly picks the one that fits its data best. "auto": chosen by held-out '
-        "loss.",
-    )
     different_variables: bool = setting(
         False,
         flag(),
@@ -189,10 +182,6 @@ class PFDBNLSettings(PreparedSettings):
             )
         if self.mu == math.inf and is_paper:
             raise ParameterError("mu=inf needs schedule='rounds'; the paper's alternation cannot move then.")
-        if self.rounds.average == "participants" and self.n_clusters not in (1, "auto"):
-            raise ParameterError(
-                "rounds.average='participants' is the paper's rule for one model; use 'running' with n_clusters."
-            )
         if self.check_residuals is True and self.different_variables:
             raise ParameterError(
                 "check_residuals=True needs sites with the same variables; leave it at 'auto' with different_variables."
@@ -214,12 +203,11 @@ def n_participants(participation: float | int, n_sites: int) -> int:
 
 @dataclass(frozen=True)
 class PersonalFit:
-    """A finished run: the shared weights (and those of each cluster), how it went, and which sites never took part."""
+    """A finished run: the shared weights, how it went, and which sites never took part."""
 
     run: PersonalRun
     preparation: Preparation
     shared: FloatArray
-    clusters: FloatArray
     objective: float
     target_loss: FloatArray
     never_joined: tuple[str, ...]
@@ -253,19 +241,15 @@ def personal_program(
     *,
     run_number: int = 0,
     is_proven: bool = True,
-    fewest_sites: int | None = None,
 ) -> ServerProgram[PersonalFit]:
     """Yield the tasks of one PFDBNL run; the result is a `PersonalFit`.
 
-    Sites try to prove that there is no better order only if `is_proven`. A cluster has `fewest_sites` sites or more, or none.
+    Sites try to prove that there is no better order only if `is_proven`.
     """
-    d, rounds, n_lags, n_clusters = len(variables), settings.rounds, settings.n_lags, settings.n_clusters
+    d, rounds, n_lags = len(variables), settings.rounds, settings.n_lags
     assert isinstance(n_lags, int)
-    assert isinstance(n_clusters, int)
     rng = np.random.default_rng(rounds.random_state)
     center = settings.prepare.center
-    if settings.different_variables and n_clusters > 1:
-        raise ParameterError("n_clusters cannot be combined with sites that hold different variables.")
     common: dict[str, Any] = {
         **{name: getattr(settings, name) for name in _PROBLEM},
         **{name: getattr(rounds, name) for name in _HOW},
@@ -275,7 +259,6 @@ def personal_program(
         "variables": variables,
         "center": "recording" if center == "recording" else "none",
         "n_sites": len(sites),
-        "n_slots": n_clusters,
     }
     if not settings.different_variables:
         prepared = yield from prepared_program(settings, variables, len(sites), one_network=False)
@@ -285,7 +268,6 @@ def personal_program(
             sites,
             prepared.preparation,
             {**common, "center": prepared.center},
-            fewest_sites,
         )
         fit = yield from treated(_fit_program(setup, rng, run_number), prepared.preparation.treatment)
         return replace(fit, preparation=prepared.reported, asked=prepared.asked, scale=prepared.scale)
@@ -324,15 +306,13 @@ def personal_plan(
     n_lags: int,
     prepare: Prepare,
     *,
-    n_clusters: int = 1,
     is_partial: bool = False,
     max_rounds: int = MOST_ROUNDS,
 ) -> Plan:
     """What `personal_program` may ask."""
-    d, q, m = len(variables), (n_lags + 1) * len(variables), n_clusters
+    d, q = len(variables), (n_lags + 1) * len(variables)
     rounds = (
-        *cluster_plan(q, d, m),
-        Planned("step.personal", m * (q * d + 1) + _NUMBERS_OF_A_ROUND, max_rounds, min(max_rounds, 200)),
+        Planned("step.personal", q * d + 1 + _NUMBERS_OF_A_ROUND, max_rounds, min(max_rounds, 200)),
         Planned("step.finish", 2 + d),
     )
     if is_partial:
@@ -350,7 +330,6 @@ class _Setup:
     sites: tuple[str, ...]
     preparation: Preparation
     common: Mapping[str, Any]
-    fewest_sites: int | None = None
 
 
 def _fit_program(setup: _Setup, rng: np.random.Generator, run_number: int) -> ServerProgram[PersonalFit]:
@@ -358,7 +337,7 @@ def _fit_program(setup: _Setup, rng: np.random.Generator, run_number: int) -> Se
     settings, constraints, preparation = setup.settings, setup.constraints, setup.preparation
     options = personal_options(settings, preparation, constraints)
     sites = setup.sites
-    run = PersonalRun(options, len(sites), setup.common["n_slots"])
+    run = PersonalRun(options, len(sites))
     joined: set[str] = set()
     n = n_participants(settings.participation, len(sites))
     common: dict[str, Any] = {
@@ -371,8 +350,6 @@ def _fit_program(setup: _Setup, rng: np.random.Generator, run_number: int) -> Se
     }
     if not constraints.is_free:
         common |= {"allowed": constraints.allowed, "required": constraints.required}
-    if run.n_slots > 1:
-        yield from cluster_program(common, rng, setup.fewest_sites)
     while not run.is_done:
         # Sites that the runtime cannot reach are missing from the answer, and simply have not taken part.
         asked = sites
@@ -398,15 +375,9 @@ def _finish(
 ) -> ServerProgram[PersonalFit]:
     settings, constraints = setup.settings, setup.constraints
     d = constraints.d
-
-    def graph(C: FloatArray) -> FloatArray:
-        C = threshold(C, constraints.required, settings.w_threshold, settings.a_threshold)
-        C[:d], _ = break_cycles(C[:d], constraints.required[:d])
-        return C
-
-    shared = graph(run.shared)
+    shared = threshold(run.shared, constraints.required, settings.w_threshold, settings.a_threshold)
+    shared[:d], _ = break_cycles(shared[:d], constraints.required[:d])
     answer = yield Task(FinishQuestion(**common, refit=settings.rounds.refit, C=run.C, shared=shared))
     target_loss = answer.value[2:] / answer.value[1]
     never = tuple(name for name in setup.sites if name not in joined)
-    clusters = np.array([graph(C) for C in run.C])
-    return PersonalFit(run, setup.preparation, shared, clusters, float(answer.value[0]), target_loss, never)
+    return PersonalFit(run, setup.preparation, shared, float(answer.value[0]), target_loss, never)

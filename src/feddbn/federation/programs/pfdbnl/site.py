@@ -56,8 +56,8 @@ class Personal(Record):
         As in `core.penalised.personal_site.PersonalSite`; there is room for two orders.
     serial
         Number of the stage the site is in; -1 before its first.
-    run, slot
-        Number of the fit, and which of the broadcast models the site belongs to.
+    run
+        Number of the fit.
     offered, has_offered
         (q, d) the value that the server knows: all changes that it has counted, added up; and whether there is one.
     """
@@ -89,7 +89,6 @@ class Personal(Record):
     lower_bound: FloatArray
     serial: IntArray
     run: IntArray
-    slot: IntArray
     offered: FloatArray
     has_offered: BoolArray
 
@@ -136,12 +135,12 @@ class Personal(Record):
         )
 
     def own_problem(self, question: SharedQuestion) -> OwnProblem:
-        """Return the site's convex problem, with the broadcast model it belongs to as its centre."""
+        """Return the site's convex problem, with the broadcast model as its centre."""
         return OwnProblem(
             self.wG,
             float(self.weight) * question.penalty,
             question.mu,
-            question.C[int(self.slot)],
+            question.C,
             question.constraints,
             (question.w_threshold, question.a_threshold),
             question.optimum,
@@ -173,9 +172,7 @@ def _joined(here: Here, question: SharedQuestion) -> SiteState:
     state, G, n = own_gram(here, question)
     weight = n / question.mean_rows if question.weighting == "samples" else 1.0
     problem = Decomposed.of((weight * G)[None], question.metric)
-    run, where = state.get("cluster.slot", np.array([-1.0, 0.0]))
-    slot = int(where) if run == question.run else 0
-    centre = question.C[slot]
+    centre = question.C
     no, zero, none = np.array(False), np.zeros_like(centre), np.array(0.0)
     start = {name: array[0] for name, array in vars(Members.start(centre[None])).items()}
     record = Personal(
@@ -196,7 +193,6 @@ def _joined(here: Here, question: SharedQuestion) -> SiteState:
         lower_bound=none,
         serial=np.array(-1),
         run=np.array(question.run),
-        slot=np.array(slot),
         offered=zero,
         has_offered=no,
     )
@@ -257,7 +253,7 @@ def _step(here: Here, question: StepQuestion) -> tuple[SiteState, FloatArray]:
     rules, stage = question.rules, Stage(question.stage)
     # The refit has no penalty.
     L = np.zeros_like(question.penalty) if stage is Stage.SUPPORT else question.penalty
-    Cbar, metric, weight = question.C[int(record.slot)], question.metric, float(record.weight)
+    Cbar, metric, weight = question.C, question.metric, float(record.weight)
     members, norms = record.members.step(
         Decomposed(record.wG[None], record.V[None], record.e[None], metric),
         record.weight[None],
@@ -272,11 +268,10 @@ def _step(here: Here, question: StepQuestion) -> tuple[SiteState, FloatArray]:
     change = offered - record.offered if question.average == "running" else offered
     objective = objectives(record.wG[None], rules.mu, Cbar, weight * L[None], members.C)[0]
     gain = float(record.path_objective) - objective if stage is Stage.CHOSEN else 0.0
-    whole, new_member = np.zeros((question.n_slots, change.size)), np.zeros(question.n_slots)
-    whole[record.slot], new_member[record.slot] = change.ravel(), not record.has_offered
-    numbers = [*norms[0], members.h[0], objective, gain if np.isfinite(gain) else 0.0]
+    is_new = float(not record.has_offered)
+    numbers = [*norms[0], members.h[0], objective, gain if np.isfinite(gain) else 0.0, is_new]
     after = replace(record.with_members(members), offered=offered, has_offered=np.array(True))
-    return after.kept(state), np.concatenate([whole.ravel(), numbers, new_member])
+    return after.kept(state), np.concatenate([change.ravel(), numbers])
 
 
 def _finish(here: Here, question: FinishQuestion) -> tuple[SiteState, FloatArray]:

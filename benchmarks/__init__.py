@@ -1,0 +1,1 @@
+"""Measurements of feddbn; `python -m benchmarks` has the two that guard its claims."""

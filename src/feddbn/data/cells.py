@@ -1,0 +1,167 @@
+"""The cells of a table as numbers.
+
+Cells of variables whose kinds are declared are positions of levels, 1 and 0 for True and False. A cell is looked for among
+the names of the levels first. Where these are no numbers, whole numbers are positions: 0 is the first level. An empty cell
+stays empty, and what is neither is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from feddbn.core.arrays import FloatArray, rows_in_cache
+from feddbn.core.kinds import Kind
+from feddbn.data.kinds import refuse_misfits
+from feddbn.data.times import ways_of_dates
+from feddbn.errors import DataError, Given
+
+__all__ = ["Cells", "names_of_keys", "positions", "read_cells", "with_levels"]
+
+_LONG = 4096
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Some rows: values (n, k), NaN where a cell is empty or no number; columns that hold text; what is wrong with some."""
+
+    values: FloatArray
+    texts: Mapping[int, pd.Series]
+    errors: Mapping[int, DataError]
+
+
+def with_levels(kinds: Mapping[str, Kind]) -> dict[str, Kind]:
+    """Those of them whose cells are levels."""
+    return {name: kind for name, kind in kinds.items() if kind.levels}
+
+
+def positions(column: pd.Series, kind: Kind) -> tuple[FloatArray, str | None]:
+    """(n,) positions of levels, NaN where a cell is empty or no level; and the first cell that is none, or None."""
+    codes, cells = pd.factorize(column)
+    places = np.full(len(cells) + 1, np.nan)
+    strange: str | None = None
+    for k, cell in enumerate(cells):
+        place = kind.position_in(str(cell))
+        if place is not None:
+            places[k] = place
+        elif strange is None:
+            strange = str(cell)
+    # Empty cells have the code -1, which is the last place.
+    return places[codes], strange
+
+
+def read_cells(frame: pd.DataFrame, columns: Sequence[str], kinds: Mapping[str, Kind], where: str) -> Cells:
+    """Return the cells of some columns; the index of the frame has the numbers of its rows."""
+    chosen = frame if frame.columns.tolist() == list(columns) else frame[list(columns)]
+    own = {name: kind for name, kind in kinds.items() if name in columns}
+    texts: dict[int, pd.Series] = {}
+    errors: dict[int, DataError] = {}
+    if not with_levels(own) and all(_is_plain(dtype) for dtype in chosen.dtypes):
+        values = _plain(chosen)
+    else:
+        values = np.empty(chosen.shape)
+        for j, name in enumerate(columns):
+            column = chosen[name]
+            if name in with_levels(own):
+                values[:, j], strange = positions(column, own[name])
+                if strange is not None:
+                    errors[j] = _no_level(column, own[name], strange, where)
+            elif _is_number(column):
+                numbers = column.astype(np.float64) if column.dtype == object else pd.to_numeric(column)
+                values[:, j] = numbers.to_numpy(dtype=np.float64, na_value=np.nan)
+            else:
+                numbers = pd.to_numeric(column.astype(object), errors="coerce")
+                values[:, j], texts[j] = numbers.to_numpy(dtype=np.float64), column
+                errors[j] = _no_number(column, where)
+    for name, kind in own.items():
+        j = list(columns).index(name)
+        try:
+            refuse_misfits(values[:, j], name, kind, where)
+        except DataError as error:
+            errors.setdefault(j, error)
+    return Cells(values, texts, errors)
+
+
+def _is_number(column: pd.Series) -> bool:
+    dtype = column.dtype
+    is_number = pd.api.types.is_numeric_dtype(dtype) or pd.api.types.is_bool_dtype(dtype)
+    if (is_number and dtype.kind != "c") or column.isna().all():
+        return True
+    # Exact decimals, and truths beside empty cells, are numbers, too.
+    return pd.api.types.infer_dtype(column, skipna=True) in ("decimal", "boolean")
+
+
+def _is_plain(dtype: object) -> bool:
+    return isinstance(dtype, np.dtype) and dtype.kind in "fiub"
+
+
+def _plain(frame: pd.DataFrame) -> FloatArray:
+    """(n, d) numbers of plain columns; those of a long table are copied some rows of all of them at a time."""
+    n, d = frame.shape
+    if n < _LONG:
+        return np.array(frame.to_numpy(dtype=np.float64), order="C")
+    values, at_once = np.empty((n, d)), rows_in_cache(d)
+    columns = [frame.iloc[:, j].to_numpy() for j in range(d)]
+    for start in range(0, n, at_once):
+        rows = slice(start, start + at_once)
+        for j, column in enumerate(columns):
+            values[rows, j] = column[rows]
+    return values
+
+
+def _no_level(column: pd.Series, kind: Kind, strange: str, where: str) -> DataError:
+    levels = ", ".join(map(repr, kind.levels))
+    return DataError(
+        f"{where} has {strange!r} in column {column.name!r}, which is none of its levels {levels}; correct such cells, "
+        f"or declare the level in {Given('kinds')}."
+    )
+
+
+def _no_number(column: pd.Series, where: str) -> DataError:
+    """What to say of a column that is not numeric: a cell among numbers that is none, and what may be done."""
+    texts = column.dropna().astype(str)
+    strange = texts[pd.to_numeric(texts, errors="coerce").isna()]
+    cell, row = (str(strange.iloc[0])[:30], int(strange.index[0])) if len(strange) else ("", -1)
+    ways = ways_of_dates(column)
+    if ways:
+        how = " or ".join(f"{Given('day_first', way)}" for way in ways if way is not None)
+        return DataError(
+            f"{where} has column {column.name!r}, which holds dates; give {Given('time', str(column.name))}"
+            f"{' and ' if how else ''}{how} if it is the time of the rows, or leave it out with "
+            f"{Given('variables')}.",
+            code="not-numeric",
+            columns=(str(column.name),),
+        )
+    at, cure = "", f"declare its levels with {Given('kinds')} for a method that knows kinds (MixedDBN)"
+    has_comma = re.fullmatch(r"\s*[-+]?[\d.]*,\d+\s*", cell) is not None
+    if has_comma or 0 < len(strange) < len(texts):
+        at = f": row {row} (counted from 0) has {cell!r}"
+        cure = (
+            f"give {Given('decimal', ',')} if that is a decimal comma"
+            if has_comma
+            else "leave such cells empty"
+        )
+    return DataError(
+        f"{where} has column {column.name!r}, which is not numeric{at}; {cure}, leave it out with {Given('variables')}, "
+        f"or name its role with {Given('site')}, {Given('series')} or {Given('time')}.",
+        code="not-numeric",
+        columns=(str(column.name),),
+        row=row,
+        cell=cell,
+    )
+
+
+def names_of_keys(column: pd.Series, argument: str, where: str) -> NDArray[np.object_]:
+    """(n,) text of a site or series column."""
+    if column.isna().any():
+        row = int(column.index[column.isna().to_numpy()][0])
+        raise DataError(
+            f"{where} has no value in column {column.name!r} ({Given(argument)}) at row {row} (counted from 0); "
+            "fill it."
+        )
+    return np.asarray(column.astype(str).to_numpy(), dtype=object)
