@@ -17,7 +17,7 @@ from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.orders.groups import Groups
 from feddbn.core.statistics.moments import Moments, correlations
 
-_NOTHING, _SURE = 2.0, 5.0
+_NOTHING = 2.0
 _RIDGE = 1e-6
 
 
@@ -69,31 +69,9 @@ def _gain(R: FloatArray, n: float, end: int, columns: list[int], given: list[int
 
 def _shadows(R: FloatArray, n: float, d: int) -> BoolArray:
     """(d, d) pairs that go along with each other neither plainly nor given all lags."""
-    plain, given = (np.sqrt(n) * np.abs(one) for one in (R[:d, :d], _given_past(R, d)))
-    return np.asarray((plain < _NOTHING) & (given < _NOTHING))
-
-
-def common_effects(links: BoolArray, moments: Moments) -> BoolArray:
-    """(d, d) the links that lead to a common effect: a -> c and b -> c where both are linked with c, and not together.
-
-    Given all lags, a and b would correlate by r_ac r_cb if one of them were an effect of c, or both were (Pearl 2009, 1.2).
-    Where that would show for sure and they are uncorrelated, they are causes. What two pairs say of one link has to agree.
-    """
-    d = len(links)
-    z = np.sqrt(moments.n) * _given_past(correlations(moments.scatter)[0], d)
-    found = np.zeros((d, d), dtype=bool)
-    for c in range(d):
-        near = np.flatnonzero(links[:, c])
-        by_chain = np.abs(np.outer(z[near, c], z[near, c])) / np.sqrt(moments.n)
-        apart = (np.abs(z[np.ix_(near, near)]) < _NOTHING) & (by_chain > _SURE)
-        found[near, c] = apart.any(axis=1)
-    return found & ~found.T
-
-
-def _given_past(R: FloatArray, d: int) -> FloatArray:
-    """(d, d) correlations given all lags."""
     left = R[:d, :d]
     if len(R) > d:
         past = R[d:, d:] + _RIDGE * np.eye(len(R) - d)
         left = left - R[:d, d:] @ np.linalg.solve(past, R[d:, :d])
-    return correlations(left)[0]
+    plain, given = (np.sqrt(n) * np.abs(correlations(one)[0]) for one in (R[:d, :d], left))
+    return np.asarray((plain < _NOTHING) & (given < _NOTHING))

@@ -35,7 +35,6 @@ from scipy.special import chdtrc, expit
 
 from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.constraints import EdgeConstraints, causes_first, has_cycle, strongest_acyclic
-from feddbn.core.orders.doubts import common_effects
 from feddbn.core.orders.groups import Groups, fits_of
 from feddbn.core.orders.parents import MANY_NODES, Criterion, ParentRegressions, Parents
 from feddbn.core.orders.search import NoiseVariance, OrderResult, OrderSearch, search_order
@@ -489,13 +488,7 @@ class OrderLearner:
             if not fits.is_priced:
                 best = search.select_edges(best, self.criterion)
             networks.append((best.support, _settled(search, best, curves_direct)))
-        shares = Shares.of(networks)
-        if self.groups is None or self.groups.edges is not None:
-            lines = whole.select(np.arange(len(limits.allowed)))
-            towards = common_effects(shares.links > 0.5, lines) & limits.allowed[:d]
-            for i, j in np.argwhere(towards).tolist():
-                shares = shares.directed(i, j, 1.0)
-        return replace(found, shares=shares)
+        return replace(found, shares=Shares.of(networks))
 
     def _check_units(
         self, searches: Searches, noise: NoiseChoice, rng: np.random.Generator
