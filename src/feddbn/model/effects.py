@@ -137,12 +137,6 @@ class Effect:
             (high for _, high in ranges), default=np.inf
         )
 
-    @property
-    def has_band(self) -> bool:
-        """Whether it is known how sure the effect is."""
-        away = (self.origin or 0.0) + self.scale
-        return self.node.covariance is not None and bool(np.isfinite(self._band([away], 0.95)[0]).all())
-
     def at(self, values: ArrayLike) -> FloatArray:
         """(m, k) what is told of k outcomes if the source has these m values (of levels: names, or positions)."""
         x = self._read(values)

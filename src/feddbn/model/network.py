@@ -378,12 +378,6 @@ def _with_positions(
     return pd.DataFrame(columns)
 
 
-def level_position(value: object, kind: Kind) -> float | None:
-    """Position of a level given by its name; None if it is not the name of one."""
-    position = kind.position(value)
-    return None if position is None else float(position)
-
-
 def segments_of(
     data: Rows | Sequence[Rows], variables: tuple[str, ...], n_lags: int, kinds: Sequence[Kind] = ()
 ) -> list[FloatArray]:

@@ -3,6 +3,8 @@
 A link within a time step is in a network whichever way it is drawn there. Its direction is told only where most networks
 direct it by more than the order in which it was found: a time, a v-structure and what follows from it (Verma
 and Pearl 1990; Meek 1995), a limit, or a curve. Where they do not, each direction has half of the link.
+
+Of many variables no resamples are searched: an edge of the one network counts by what it pays for itself (`Shares.of_one`).
 """
 
 from __future__ import annotations
