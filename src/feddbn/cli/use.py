@@ -100,7 +100,6 @@ class Kind(Enum):
     responses = "responses"
     effects = "effects"
     changes = "changes"
-    drift = "drift"
 
 
 def plot(
@@ -110,8 +109,7 @@ def plot(
         typer.Argument(
             help="graph: variables and arrows. time-series: graph unrolled over time. weights: heat maps. truth: true "
             "network above the estimate. convergence: over rounds. sites: shared and site-specific edges. responses: to a "
-            "shock. effects: curved ones, and those on counts and categories. changes: edges over time. "
-            "drift: weights over time."
+            "shock. effects: curved ones, and those on counts and categories. changes: edges over time."
         ),
     ] = Kind.graph,
     out: Annotated[
@@ -208,10 +206,7 @@ def _axes(
     found = stored_changes(result.diagnostics, result.parameters)
     needs(f"segments, which {result.method} does not have; use feddbn fit --method changing", found)
     assert found is not None
-    if kind is Kind.changes:
-        return report.plot_changes(found.networks, found.segments, unit=found.unit)
-    needs("weights that drift, and this result has none", len(found.courses))
-    return report.plot_drift(found.courses, unit=found.unit)
+    return report.plot_changes(found.networks, found.segments, unit=found.unit)
 
 
 class Form(Enum):

@@ -144,8 +144,6 @@ _FACTS = {
     "changes_": "changes",
     "variance_changes_": "variance_changes",
     "segment_edges_": "segment_edges",
-    "drift_": "drift",
-    "drift_courses_": "drift_courses",
     "block_rows_": "block_rows",
 }
 
