@@ -234,6 +234,7 @@ def _loss(here: Here, question: HeldOutQuestion) -> tuple[SiteState, FloatArray]
     state, c, m, d = here.state, question.candidate, question.n_candidates, question.d
     if question.abstains(state):
         return {**state, "selection.losses": np.zeros((2, m))}, np.zeros(d + 1)
+    question.require_variables(here.data)
     moments = _held_out_moments(here, question)
     squares = _squares(here, question, moments)
     loss = 0.5 * float(np.sum(squares if question.units is None else squares / question.units**2))
@@ -246,11 +247,10 @@ def _loss(here: Here, question: HeldOutQuestion) -> tuple[SiteState, FloatArray]
 
 
 def _held_out_moments(here: Here, question: HeldOutQuestion) -> Moments:
-    design = question.design_of(here.data.variables, question.n_lags)
     # Blocks are cut by all rows, as for training; what is missing is dealt with afterwards.
     every = question.treated(here.data).recordings()
     parts = (held_out_part(recording, question.fold, question.n_lags) for recording in every)
-    total = recordings_moments(design, parts, question.row_model)
+    total = recordings_moments(question.lagged, parts, question.row_model)
     if total.n == 0:
         raise DataError(
             "no held-out row of this site has its lags before it; lower n_lags or test on a larger share."

@@ -395,11 +395,10 @@ class SiteEndpoint:
 
     def _join(self, run_id: str, study: Study) -> None:
         self._agreed = (run_id, study)
-        names = chosen_variables(study, tuple(self._whole.variables))
-        if names != tuple(self._site.data.variables):
+        if study.variables != tuple(self._site.data.variables):
             # Picked from what was read when the site was opened: a second reading could find other rows.
             # Another site as far as programs go: what it remembers is of other columns.
-            self._site = self._site.with_data(with_columns(self._whole, names))
+            self._site = self._site.with_data(with_columns(self._whole, study.variables))
         if self._guards is not None:
             # What a budget or the books have to say is the owner's business, too.
             with self._withheld(None):
