@@ -209,18 +209,6 @@ def test_fit_writes_the_shared_edges_as_json_and_hides_small_counts(run, federat
     assert set(report["deviations"]) == set(found["personal"]) == {"site-0", "site-1", "site-2"}
 
 
-def test_sites_with_different_columns_are_fitted_when_told_so(run, refuses, federation, tmp_path, quick):
-    for k in range(3):
-        frame = pd.read_csv(federation / f"site-{k}.csv").drop(columns=[f"x{k}"])
-        frame.to_csv(tmp_path / f"site-{k}.csv", index=False)
-    assert "'x0'" in refuses("fit", tmp_path, "-o", tmp_path / "r.json", *quick)
-    arguments = ("-p", "different_variables=true", "--json")
-    outcome = run("fit", tmp_path, "-o", tmp_path / "r.json", *quick, *arguments)
-    assert outcome.exit_code == 0, outcome.output
-    personal = json.loads(outcome.stdout)["personal"]
-    assert personal["site-1"]["variables"] == ["x0", "x2", "x3"]
-
-
 def test_select_chooses_mu_by_default_for_personal_networks(run, federation, quick):
     outcome = run("select", federation, *quick, "--n-blocks", 1, "-g", "mu=2,.1")
     assert outcome.exit_code == 0, outcome.output

@@ -81,11 +81,6 @@ def at_sites(estimator: Any) -> Callable[[], Any]:
     return lambda: estimator().fit(None)
 
 
-def far_apart() -> dict[str, pd.DataFrame]:
-    """Two variables that no two sites have measured together."""
-    return {"a": rows()[["x0", "x1"]], "b": rows()[["x1", "x2"]]}
-
-
 # Door: what a person does there, and what the sentence has to name.
 DOORS: dict[str, list[tuple[Callable[[], Any], str]]] = {
     "settings that contradict each other": [
@@ -120,7 +115,7 @@ DOORS: dict[str, list[tuple[Callable[[], Any], str]]] = {
         (lambda: OneShotDBN().fit(rows(), site="ward"), "ward"),
         (lambda: OneShotDBN().fit(rows()["x0"]), "Series"),
         (lambda: feddbn.ChangingDBN(blocks=256).fit(made().sites), "blocks=256"),
-        (lambda: PFDBNL(different_variables=True).fit(far_apart()), "'x0'"),
+        (lambda: PFDBNL().fit({"a": rows(), "b": rows()[["x1", "x2"]]}), "'x0'"),
     ],
     "a federation": [
         (fit(lambda: FDBNL(federation=answering())), "federation="),

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import ParameterError
-from feddbn.model import dynamics, effects, export, graph, roots
+from feddbn.model import dynamics, effects, export, graph
 from feddbn.model import forecast as forecasts
 from feddbn.model.forecast import Held, sample_paths
 from feddbn.model.network import Network, RandomState, Rows, random_generator
@@ -63,8 +63,6 @@ class DBN(Network, Shown):
     forecast = forecasts.forecast
     do = forecasts.do
     at_level = forecasts.at_level
-    # What was it that happened.
-    root_causes = roots.root_causes
     # How it moves, and what causes do.
     stationary_mean = dynamics.stationary_mean
     stationary_covariance = dynamics.stationary_covariance

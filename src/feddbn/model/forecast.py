@@ -44,7 +44,7 @@ from feddbn.model.trends import Trend
 from feddbn.settings import is_number, nothing, number, whole, word
 from feddbn.shown import Shown
 
-__all__ = ["Forecast", "Held", "IntervalMethod", "at_level", "check_order", "do", "forecast", "sample_paths"]
+__all__ = ["Forecast", "Held", "IntervalMethod", "at_level", "do", "forecast", "sample_paths"]
 
 _MOST_ROWS = 2000
 _FEW_ROWS = 20
@@ -54,21 +54,21 @@ _FACTOR, _FACTOR_OF_FEW = 3.0, 8.0
 _MEDIAN = 0.6744897501960817
 
 
-def check_order(history: Rows, argument: str = "history") -> None:
+def _check_order(history: Rows) -> None:
     """Refuse a frame whose index says that its rows are several recordings, or not in the order of time."""
     if not isinstance(history, pd.DataFrame):
         return
     index = history.index
     if index.nlevels > 1:
         raise DataError(
-            f"{argument} has an index of {index.nlevels} levels, so it may hold several recordings; give the rows of one, "
+            f"history has an index of {index.nlevels} levels, so it may hold several recordings; give the rows of one, "
             "with one level."
         )
     if isinstance(index, (pd.DatetimeIndex, pd.PeriodIndex)) and not (
         index.is_monotonic_increasing and index.is_unique
     ):
         what = "the same time twice" if index.is_monotonic_increasing else "times that are not in order"
-        raise DataError(f"{argument} has {what} in its index; give one recording, sorted with sort_index().")
+        raise DataError(f"history has {what} in its index; give one recording, sorted with sort_index().")
 
 
 Held = Mapping[str | int, float | str | Sequence[float] | FloatArray | pd.Series]
@@ -445,7 +445,7 @@ def _start(dbn: Network, history: Rows | None) -> State:
         return known_state(np.full((p, dbn.d), np.nan))
     if history is None:
         return known_state(np.tile(stationary_mean(dbn), (p, 1)) if p else np.zeros((0, dbn.d)))
-    check_order(history)
+    _check_order(history)
     return last_state(dbn, rows_of(history, dbn.variables, "history", dbn.kinds))
 
 

@@ -70,7 +70,7 @@ def known(value: Known | None, name: str) -> Known:
     """Return the `intercept` or the `noise_variances` of a network; refuse where they are not known."""
     if value is None:
         raise ParameterError(
-            f"this needs {name}, and this network has none: a list of edges or a vote tells weights only. Use the network of "
+            f"this needs {name}, and this network has none: a list of edges tells weights only. Use the network of "
             f"a fit, or give one number for each variable: dataclasses.replace(dbn, {name}=...).",
             code="numbers-not-known",
         )

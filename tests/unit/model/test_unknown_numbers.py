@@ -49,7 +49,6 @@ def test_edges_alone_tell_no_level_and_no_noise_and_say_how_to_give_them(form):
         lambda: dbn.impulse_responses(2, sd=True),
         lambda: dbn.standardised_weights(),
         lambda: dbn.reduced_intercept,
-        lambda: dbn.root_causes(np.zeros((60, 2)), 55, 57),
     ):
         with refused(ParameterError, "dataclasses.replace", code="numbers-not-known"):
             asked()

@@ -296,7 +296,7 @@ def local_moments(
 ) -> tuple[SiteState, Moments]:
     """Return the site's moments of the lagged values a question is about, from its state if it has read them before.
 
-    `design` replaces the question's for a site with other variables or lags. A site that abstains has none.
+    `design` replaces the question's where other lags are needed. A site that abstains has none.
     """
     state, design = here.state, design or question.lagged
     if question.abstains(state):
