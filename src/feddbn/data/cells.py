@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -28,11 +29,11 @@ _LONG = 4096
 
 @dataclass(frozen=True)
 class Cells:
-    """Some rows: values (n, k), NaN where a cell is empty or no number; columns that hold text; what is wrong with some."""
+    """Some rows: values (n, k), NaN where a cell is empty or no number; columns that hold text; what is wrong with them."""
 
     values: FloatArray
     texts: Mapping[int, pd.Series]
-    errors: Mapping[int, DataError]
+    errors: Sequence[DataError]
 
 
 def with_levels(kinds: Mapping[str, Kind]) -> dict[str, Kind]:
@@ -55,35 +56,41 @@ def positions(column: pd.Series, kind: Kind) -> tuple[FloatArray, str | None]:
     return places[codes], strange
 
 
-def read_cells(frame: pd.DataFrame, columns: Sequence[str], kinds: Mapping[str, Kind], where: str) -> Cells:
-    """Return the cells of some columns; the index of the frame has the numbers of its rows."""
-    chosen = frame if frame.columns.tolist() == list(columns) else frame[list(columns)]
+def read_cells(
+    frame: pd.DataFrame,
+    columns: Sequence[str],
+    kinds: Mapping[str, Kind],
+    where: str,
+    others: Sequence[str] = (),
+) -> Cells:
+    """Return the cells of some columns, and of others that may hold anything; the index of the frame numbers its rows."""
+    names = [*columns, *others]
+    chosen = frame if frame.columns.tolist() == names else frame[names]
     own = {name: kind for name, kind in kinds.items() if name in columns}
     texts: dict[int, pd.Series] = {}
-    errors: dict[int, DataError] = {}
+    errors: list[DataError] = []
     if not with_levels(own) and all(_is_plain(dtype) for dtype in chosen.dtypes):
         values = _plain(chosen)
     else:
         values = np.empty(chosen.shape)
-        for j, name in enumerate(columns):
+        for j, name in enumerate(names):
             column = chosen[name]
             if name in with_levels(own):
                 values[:, j], strange = positions(column, own[name])
-                if strange is not None:
-                    errors[j] = _no_level(column, own[name], strange, where)
+                errors += [] if strange is None else [_no_level(column, own[name], strange, where)]
             elif _is_number(column):
                 numbers = column.astype(np.float64) if column.dtype == object else pd.to_numeric(column)
                 values[:, j] = numbers.to_numpy(dtype=np.float64, na_value=np.nan)
             else:
                 numbers = pd.to_numeric(column.astype(object), errors="coerce")
                 values[:, j], texts[j] = numbers.to_numpy(dtype=np.float64), column
-                errors[j] = _no_number(column, where)
+    held = [column for j, column in texts.items() if j < len(columns)]
+    errors += [_no_numbers(held, where)] if held else []
     for name, kind in own.items():
-        j = list(columns).index(name)
         try:
-            refuse_misfits(values[:, j], name, kind, where)
+            refuse_misfits(values[:, names.index(name)], name, kind, where)
         except DataError as error:
-            errors.setdefault(j, error)
+            errors.append(error)
     return Cells(values, texts, errors)
 
 
@@ -122,38 +129,33 @@ def _no_level(column: pd.Series, kind: Kind, strange: str, where: str) -> DataEr
     )
 
 
-def _no_number(column: pd.Series, where: str) -> DataError:
-    """What to say of a column that is not numeric: a cell among numbers that is none, and what may be done."""
+def _no_numbers(columns: Sequence[pd.Series], where: str) -> DataError:
+    """What to say of columns that are not numeric, first of dates: a cell that is none, and what may be done."""
+    ways = {str(column.name): ways_of_dates(column) for column in columns}
+    column = next((one for one in columns if ways[str(one.name)]), columns[0])
+    others = len(columns) - 1
+    said = f"{where} has column {column.name!r}{f' (and {others} more)' if others else ''}, which"
+    about: dict[str, Any] = {"columns": tuple(ways)}
+    if ways[str(column.name)]:
+        first = [f"{Given('day_first', way)}" for way in ways[str(column.name)] if way is not None]
+        said += f" holds dates; give {Given('time', str(column.name))}{' and ' if first else ''}{' or '.join(first)} "
+        said += f"if it is the time of the rows, or leave it out with {Given('variables')}."
+        return DataError(said, code="not-numeric", cure={"time": str(column.name)}, **about)
     texts = column.dropna().astype(str)
     strange = texts[pd.to_numeric(texts, errors="coerce").isna()]
-    cell, row = (str(strange.iloc[0])[:30], int(strange.index[0])) if len(strange) else ("", -1)
-    ways = ways_of_dates(column)
-    if ways:
-        how = " or ".join(f"{Given('day_first', way)}" for way in ways if way is not None)
-        return DataError(
-            f"{where} has column {column.name!r}, which holds dates; give {Given('time', str(column.name))}"
-            f"{' and ' if how else ''}{how} if it is the time of the rows, or leave it out with "
-            f"{Given('variables')}.",
-            code="not-numeric",
-            columns=(str(column.name),),
-        )
-    at, cure = "", f"declare its levels with {Given('kinds')} for a method that knows kinds (MixedDBN)"
-    has_comma = re.fullmatch(r"\s*[-+]?[\d.]*,\d+\s*", cell) is not None
-    if has_comma or 0 < len(strange) < len(texts):
-        at = f": row {row} (counted from 0) has {cell!r}"
+    cure = f"declare its levels with {Given('kinds')} for a method that knows kinds (MixedDBN)"
+    said += " is not numeric"
+    if re.fullmatch(r"\s*[-+]?[\d.]*,\d+\s*", strange.iloc[0]) or len(strange) < len(texts):
+        about |= {"row": int(strange.index[0]), "cell": strange.iloc[0][:30]}
+        said += f": row {about['row']} (counted from 0) has {about['cell']!r}"
+        is_comma = "," in about["cell"]
         cure = (
             f"give {Given('decimal', ',')} if that is a decimal comma"
-            if has_comma
+            if is_comma
             else "leave such cells empty"
         )
-    return DataError(
-        f"{where} has column {column.name!r}, which is not numeric{at}; {cure}, leave it out with {Given('variables')}, "
-        f"or name its role with {Given('site')}, {Given('series')} or {Given('time')}.",
-        code="not-numeric",
-        columns=(str(column.name),),
-        row=row,
-        cell=cell,
-    )
+    said += f"; {cure}, leave it out with {Given('variables')}, or name its role with {Given('site')}, {Given('series')} or "
+    return DataError(f"{said}{Given('time')}.", code="not-numeric", **about)
 
 
 def names_of_keys(column: pd.Series, argument: str, where: str) -> NDArray[np.object_]:

@@ -25,7 +25,6 @@ from feddbn.data.readings import (
     averaged,
     names_of,
     numbers_of,
-    refuse_readings,
     tally,
 )
 from feddbn.data.rows import Room, Rows
@@ -141,7 +140,6 @@ class Collected:
             self._part, self.layout, self.variables = part, part.layout, part.variables
             self._beyond = np.zeros(len(self.variables), dtype=np.int64)
             self.profile = self._new_profile(part.others)
-            self.said += part.table.said
         else:
             part.layout.require_same(part.variables, self.variables, part.where, "its first recording")
         if part.layout.names is not None:
@@ -216,14 +214,8 @@ class Collected:
         layout, d = part.layout, len(part.variables)
         sources = [one.name for _, one in layout.sources_of(part.variables)]
         chosen = sources if layout.gathers else list(part.variables)
-        cells = read_cells(frame, [*chosen, *part.others], layout.kinds, part.where)
-        errors = [error for j, error in cells.errors.items() if j < len(chosen)]
-        if any(error.code == "not-numeric" for error in errors) and not self.errors:
-            try:
-                refuse_readings(frame, layout, part.where)
-            except DataError as error:
-                self.errors.append(error)
-        self.errors += errors
+        cells = read_cells(frame, chosen, layout.kinds, part.where, part.others)
+        self.errors += cells.errors
         if layout.gathers:
             at, source = np.nonzero(~np.isnan(cells.values[:, : len(chosen)]))
             values = cells.values[at, source]

@@ -1,11 +1,10 @@
-"""What the profiles of sites make doubtful: roles of columns, cells that are no numbers, codes, kinds, repetitions.
+"""What the profiles of sites make doubtful: roles of columns, codes, constants, kinds.
 
 `doubts` are what `feddbn.check` shows of tables, `certain_doubts` the part of them that every fit tells.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import replace
@@ -14,17 +13,23 @@ import numpy as np
 import pandas as pd
 
 from feddbn.core.designs.recordings import SiteData
-from feddbn.data.columns import check_codes, check_units, check_values, constants, empty_columns, sentinels
+from feddbn.data.columns import check_columns, check_units
 from feddbn.data.profile import Profile, profile_of
 from feddbn.data.roles import check_index, check_keys, propose_kinds
 from feddbn.findings import Finding, Findings
 
 __all__ = ["certain_doubts", "doubts"]
 
-_KEYS = ("undeclared-time", "shuffled-time", "glued", "undeclared-id", "blocks")
-_CERTAIN = ("undeclared-time", "shuffled-time", "glued")
+_KEYS = ("undeclared-time", "shuffled-time", "glued")
+_CERTAIN = (*_KEYS, "ignored-index", "sentinel", "empty-column", "constant")
 _NEAR_EMPTY = 0.25
 _LOST = 0.1
+
+
+def _of_site(profile: Profile) -> list[Finding]:
+    """What one site shows."""
+    index = [] if profile.index is None else check_index(profile.index, profile.name)
+    return [*check_keys(profile), *index, *check_columns(profile)]
 
 
 def doubts(sites: Mapping[str, SiteData], settled: Collection[str] = ()) -> Findings:
@@ -38,33 +43,21 @@ def doubts(sites: Mapping[str, SiteData], settled: Collection[str] = ()) -> Find
     >>> from feddbn.data import read_sites
     >>> from feddbn.data.doubts import doubts
     >>> rows = np.random.default_rng(0).normal(size=(200, 2))
-    >>> rows[50:70, 0] = 0.5
+    >>> rows[50:53, 0] = -999
     >>> [(one.code, one.level) for one in doubts(read_sites({"a": rows}))]
-    [('stuck', 'warning')]
+    [('sentinel', 'warning')]
     """
     profiles = {name: profile_of(name, site) for name, site in sites.items()}
-    out: list[Finding] = []
-    keys: set[str] = set()
-    for profile in profiles.values():
-        about = check_keys(profile)
-        if profile.index is not None:
-            about += check_index(profile.index, profile.name)
-        keys |= {c for finding in about if finding.code in _KEYS for c in finding.about}
-        keys |= {c for c in profile.chosen if c.startswith("Unnamed: ")}
-        out += about + _header(profile)
-    keys |= set(settled)
-    proposed = propose_kinds(profiles, keys)
-    # What seems to be something else than a measurement is told as such.
-    told = keys | {name for finding in proposed for name in finding.about}
-    if _loses_rows(profiles, keys):
-        # A method for kinds uses complete rows only.
-        proposed = []
-    values = [one for site in profiles.values() for one in check_values(site, told)]
-    values = [one for one in values if not (one.about and set(one.about) <= keys)]
-    empty = Counter(one.about for one in values if one.code == "empty-column")
+    shown = [one for profile in profiles.values() for one in _of_site(profile)]
+    found = [one for one in shown if not one.about or not {*one.about} <= {*settled}]
+    # What seems to be no measurement is told as such.
+    keys = {name for one in found if one.code in _KEYS for name in one.about}
+    empty = Counter(one.about for one in found if one.code == "empty-column")
     # Of what is empty everywhere no method learns.
-    values = [replace(one, level="error") if empty[one.about] == len(sites) else one for one in values]
-    return Findings([*out, *proposed, *values, *check_units(profiles, told), *_repeated(profiles)])
+    found = [replace(one, level="error") if empty[one.about] == len(sites) else one for one in found]
+    # A method for kinds uses complete rows only.
+    proposed = [] if _loses_rows(profiles, keys) else propose_kinds(profiles, {*keys, *settled})
+    return Findings([*found, *proposed, *check_units(profiles)])
 
 
 def _loses_rows(sites: Mapping[str, Profile], keys: Collection[str]) -> bool:
@@ -77,37 +70,6 @@ def _loses_rows(sites: Mapping[str, Profile], keys: Collection[str]) -> bool:
         if name not in keys
     )
     return 2 * empty > _LOST * n
-
-
-def _repeated(sites: Mapping[str, Profile]) -> list[Finding]:
-    """Recordings that are copies of others, by their first rows and their length."""
-    seen: dict[str, dict[str, str]] = {}
-    out = []
-    for name, site in sites.items():
-        for recording, n_rows, first in site.recordings():
-            head = first[:1000]
-            if len(head) < 5 or not np.nanstd(head) > 0:
-                continue
-            key = hashlib.sha256(np.ascontiguousarray(head).tobytes() + str(n_rows).encode()).hexdigest()
-            if key in seen:
-                out.append(Finding("repeated", "warning", {"site": name, "recording": recording} | seen[key]))
-            seen.setdefault(key, {"same_site": name, "same_recording": recording})
-    return out
-
-
-def _header(site: Profile) -> list[Finding]:
-    names = [name for name in site.chosen if not name.startswith("Unnamed: ")]
-    if not site.is_file or not names or not all(_is_number(name) for name in names):
-        return []
-    return [Finding("header", "error", {"site": site.name})]
-
-
-def _is_number(name: str) -> bool:
-    try:
-        float(name)
-    except ValueError:
-        return False
-    return True
 
 
 def certain_doubts(
@@ -139,14 +101,9 @@ def certain_doubts(
     """
     found: list[Finding] = []
     for name, site in sites.items():
-        profile = profile_of(name, site)
-        index = profile.index
-        if index is not None and index.nlevels > 1 and not {*index.names} & {*declared}:
-            found += check_index(index, name)
+        shown = [one for one in _of_site(profile_of(name, site)) if one.code in _CERTAIN]
+        found += [one for one in shown if one.code != "ignored-index" or not {*one.about} & {*declared}]
         found += [replace(one, values={**one.values, "site": name}) for one in getattr(site, "findings", ())]
-        found += [one for one in check_keys(profile) if one.level == "warning" and one.code in _CERTAIN]
-        found += check_codes(profile, sentinels(profile, only_codes=True))
-        found += [*empty_columns(profile), *constants(profile)]
     usable = table["complete_rows" if whole_rows else "usable_rows"].to_numpy()
     rows = (table["rows"] + table["dropped_rows"]).to_numpy()
     for k in np.flatnonzero(usable < _NEAR_EMPTY * rows).tolist():

@@ -8,7 +8,6 @@ that something was refused, and no more.
 from __future__ import annotations
 
 import codecs
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -30,7 +29,6 @@ __all__ = [
     "ROW_TIMES",
     "Layout",
     "quoted",
-    "refuse_values",
     "unnamed",
 ]
 
@@ -312,7 +310,6 @@ class Layout(Settings):
         """Raise if a column named by an argument is not there."""
         for argument, name in self.keys.items():
             if name is not None and name not in columns:
-                refuse_values(columns, where)
                 raise DataError(
                     f"{where} has no column {name!r}, which {Given(argument)} asks for; its columns are "
                     f"{quoted(columns)}."
@@ -339,7 +336,6 @@ class Layout(Settings):
         names = {name: [one.name for _, one in self.sources_of([name])] for name in self.variables or ()}
         lacking = [one for several in names.values() if not {*several} & {*found} for one in several]
         if lacking:
-            refuse_values([*found], where)
             near = {name: get_close_matches(name, found, n=2) for name in lacking}
             meant = "; ".join(f"for {name!r} perhaps {quoted(one)}" for name, one in near.items() if one)
             raise DataError(
@@ -356,8 +352,6 @@ class Layout(Settings):
         lacking = [name for name in reference if name not in variables]
         extra = [name for name in variables if name not in reference]
         if lacking or extra:
-            for names, one in ((extra, where), (lacking, other)):
-                refuse_values(names, one)
             parts = []
             if lacking:
                 parts.append(f"lacks {_columns(lacking)}")
@@ -367,16 +361,6 @@ class Layout(Settings):
                 f"{where} {' and '.join(parts)} compared with {other}; give all sites the same variables, "
                 f"or choose common ones with {Given('variables')}."
             )
-
-
-def refuse_values(names: Sequence[str], where: str) -> None:
-    """Refuse names of columns that look like the values of a row, where something is wrong with them anyway."""
-    is_value = [re.fullmatch(r"\s*[-+]?(\d+[.,]\d*|\d{4}-\d\d-\d\d.*)", name) is not None for name in names]
-    if 2 * sum(is_value) > len(names):
-        raise DataError(
-            f"{where} has columns whose names look like values, not names; write a first line with the names of the columns.",
-            code="header",
-        )
 
 
 def quoted(names: Sequence[object], most: int = 10) -> str:

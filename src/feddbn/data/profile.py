@@ -6,7 +6,7 @@ Counts and extremes are exact. Everything costly looks at the first rows (at mos
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 from itertools import pairwise
 
@@ -24,50 +24,6 @@ HEAD_ROWS = 20_000
 SITE_ROWS = 200_000
 MOST_TEXTS = 51
 """So many different texts of a column are kept; a column with more holds no levels."""
-
-
-class Extreme:
-    """The smallest value of each column, how often it occurs, and the next one; `sign` -1 gives the largest."""
-
-    def __init__(self, d: int, sign: float) -> None:
-        self._sign = sign
-        self._first, self._next = np.full(d, np.inf), np.full(d, np.inf)
-        self.count = np.zeros(d, dtype=np.int64)
-
-    @property
-    def value(self) -> FloatArray:
-        """(d,) the extreme values."""
-        return self._sign * self._first
-
-    @property
-    def following(self) -> FloatArray:
-        """(d,) the values next to them."""
-        return self._sign * self._next
-
-    def feed(self, values: FloatArray) -> None:
-        """Take rows (n, d); NaN is ignored."""
-        reduce = np.fmin if self._sign > 0 else np.fmax
-        found = self._sign * reduce.reduce(values, axis=0)
-        # Most rows are within what was seen before, and their cells need not be looked at again.
-        for j in np.flatnonzero(found <= self._next).tolist():
-            self._feed_column(j, self._sign * values[:, j])
-
-    def _feed_column(self, j: int, x: FloatArray) -> None:
-        first = np.fmin.reduce(x)
-        if not np.isfinite(first):
-            return
-        is_first = x == first
-        rest = x[~is_first & ~np.isnan(x)]
-        following = rest.min() if len(rest) else np.inf
-        if first < self._first[j]:
-            self._next[j], self.count[j] = min(self._first[j], following), 0
-        elif first == self._first[j]:
-            self._next[j] = min(self._next[j], following)
-        else:
-            self._next[j] = min(self._next[j], first)
-            return
-        self._first[j] = first
-        self.count[j] += is_first.sum()
 
 
 class Profile:
@@ -102,7 +58,7 @@ class Profile:
         self.place = {column: j for j, column in enumerate(columns)}
         self.n_rows, self.is_date = 0, np.zeros(d, dtype=bool)
         self.n_missing, self.n_text, self.n_numbers = (np.zeros(d, dtype=np.int64) for _ in range(3))
-        self.lowest, self.highest = Extreme(d, 1.0), Extreme(d, -1.0)
+        self.lowest, self.highest = np.full(d, np.inf), np.full(d, -np.inf)
         self.texts: list[set[str]] = [set() for _ in range(d)]
         self.sizes: dict[int, int] = {}
         self.names: dict[str, int] = {}
@@ -130,8 +86,8 @@ class Profile:
         else:
             self.n_numbers += n
         self.n_rows += n
-        self.lowest.feed(values)
-        self.highest.feed(values)
+        self.lowest = np.fmin(self.lowest, np.fmin.reduce(values, axis=0))
+        self.highest = np.fmax(self.highest, np.fmax.reduce(values, axis=0))
         edges = [0, *(np.flatnonzero(np.diff(code)) + 1).tolist(), n]
         for start, stop in pairwise(edges):
             recording = int(code[start])
@@ -170,12 +126,6 @@ class Profile:
         j = self.place[column]
         return np.concatenate([one[:, j] for one in self.heads]) if self.heads else np.zeros(0)
 
-    def recordings(self) -> Iterator[tuple[str, int, FloatArray]]:
-        """Yield the name of each recording, the number of its rows, and the first ones."""
-        names = {code: name for name, code in self.names.items()}
-        for code, head in zip(self._heads, self.heads, strict=True):
-            yield names[code], self.sizes[code], head
-
     @cached_property
     def numeric(self) -> tuple[str, ...]:
         """The chosen columns that hold numbers only."""
@@ -190,7 +140,7 @@ class Profile:
     @property
     def largest(self) -> float:
         """The largest absolute value of a cell that is there."""
-        ends = np.abs([self.lowest.value, self.highest.value])
+        ends = np.abs([self.lowest, self.highest])
         return float(ends[np.isfinite(ends)].max(initial=0.0))
 
 

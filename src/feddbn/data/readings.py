@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from feddbn.core.arrays import FloatArray
 from feddbn.data.cells import positions, with_levels
 from feddbn.data.layout import Layout
-from feddbn.data.times import IntArray, ways_of_dates
+from feddbn.data.times import IntArray
 from feddbn.errors import DataError, Given
 from feddbn.findings import Finding
 
@@ -35,7 +35,6 @@ __all__ = [
     "averaged",
     "names_of",
     "numbers_of",
-    "refuse_readings",
     "tally",
 ]
 
@@ -177,56 +176,3 @@ def numbers_of(column: pd.Series, names: NDArray[np.object_], layout: Layout, wh
             columns=(str(column.name),),
         )
     return numbers
-
-
-_LOOKED_AT = 20_000
-_MANY, _FEW = 0.25, 0.05
-
-
-def readings_in(frame: pd.DataFrame, layout: Layout) -> tuple[dict[str, str], list[str]]:
-    """Return the settings that read a table with one reading per row, and other columns of names; empty if it is none.
-
-    The names are in the column of texts that repeat within times and tell most about the one column of numbers.
-    """
-    keys = {layout.site, layout.series} & {*frame.columns}
-    frame = frame.head(_LOOKED_AT)
-    free = [name for name in frame.columns if name not in keys | {layout.time, layout.label}]
-    numbers = [name for name in free if pd.api.types.is_numeric_dtype(frame[name].dtype)]
-    others = {name: bool(ways_of_dates(frame[name])) for name in free if name not in numbers}
-    texts = [name for name, is_date in others.items() if not is_date]
-    if layout.names is not None or not texts:
-        return {}, []
-    for time in [layout.time] if layout.time is not None else [*(n for n in others if others[n]), *numbers]:
-        values = [name for name in numbers if name != time]
-        if len(values) != 1:
-            continue
-        ranks = frame[values[0]].rank()
-        told = {one: float(ranks.groupby(frame[one].to_numpy()).transform("mean").var()) for one in texts}
-        for names in sorted(texts, key=lambda name: -told[name]):
-            rest = [name for name in texts if name != names]
-            place = [time, *keys, *rest]
-            is_once = frame.duplicated([*place, names]).mean() <= _FEW
-            is_repeated = frame[names].nunique() < _MANY * len(frame)
-            if is_once and is_repeated and frame.duplicated(place).mean() >= _MANY:
-                said = {"names": names, "values": values[0]}
-                return said if time == layout.time else {**said, "time": str(time)}, rest
-    return {}, []
-
-
-def refuse_readings(frame: pd.DataFrame, layout: Layout, where: str) -> None:
-    """Refuse a table that has one reading per row, if nobody says so."""
-    said, rest = readings_in(frame, layout)
-    if not said:
-        return
-    given = ", ".join(f"{Given(name, column)}" for name, column in said.items())
-    roles = "".join(
-        f"; {Given('site', name)} or {Given('series', name)} says what {name!r} names" for name in rest
-    )
-    roles = roles or f"; or {Given('site', said['names'])} if it names sites"
-    raise DataError(
-        f"{where} seems to have one reading per row: column {said['names']!r} names the variable and column "
-        f"{said['values']!r} has its value; give {given}{roles}.",
-        code="readings",
-        columns=(*said.values(), *rest),
-        cure=said,
-    )

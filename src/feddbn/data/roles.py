@@ -12,7 +12,6 @@ is taken, so what may be a rounded measurement stays a number on a line:
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
@@ -30,74 +29,81 @@ __all__ = ["check_index", "check_keys", "propose_kinds", "role"]
 _SHORTEST_KEY = 20
 _MOST_RECORDINGS = 20
 _FEW_ROWS = 64
-_ID_NAME = re.compile(
-    r"(^|[_\W])(id|pid|patients?|subjects?|subj|sub|cases?|person|participant|session|run|recording|series|"
-    r"stay|visit|admission|unit|device|machine)s?(\d|$|[_\W])",
-    re.IGNORECASE,
-)
+_FEWEST_BLOCKS = 4
+"""Of fewer blocks of rows an input may be the reason that is switched."""
 
 
 @dataclass(frozen=True)
 class Role:
-    """What a column looks like: time, shuffled, rising, counter (starts again) or blocks; where it starts anew."""
+    """What a column looks like: time, shuffled, counter (starts again) or blocks; where it starts anew."""
 
     kind: str
     starts: NDArray[np.intp]
-    n_values: int = 0
 
 
 def role(x: FloatArray) -> Role | None:
     """Return the role that a column (n,) seems to have besides that of a measurement, or None.
 
-    Measurements are hardly ever whole numbers that rise without exception, count up and start again, or come in blocks
-    of one value each; a clock read with rounding rises in steps that are almost equal.
+    Measurements are hardly ever whole numbers that never fall, count up and start again, or come in blocks of one value each;
+    a clock read with rounding rises in steps that are almost equal.
     """
     n = len(x)
     if n < _SHORTEST_KEY or not np.isfinite(x).all():
         return None
-    steps = np.diff(x)
-    none = np.empty(0, dtype=np.intp)
-    is_whole = bool((x == np.rint(x)).all())
-    if (steps > 0).all():
-        return Role("time", none, n) if is_whole or steps.std() < 0.15 * steps.mean() else None
-    if not is_whole:
-        return None
-    if (steps < 0).all():
-        return Role("shuffled", none, n)
-    n_values = len(np.unique(x))
-    if n_values == n:
-        spacing = np.diff(np.sort(x))
-        return Role("shuffled", none, n) if (spacing <= 1.5 * np.median(spacing)).mean() > 0.8 else None
+    steps, none = np.diff(x), np.empty(0, dtype=np.intp)
+    if (x != np.rint(x)).any():
+        return Role("time", none) if (steps > 0).all() and steps.std() < 0.15 * steps.mean() else None
+    values = np.unique(x)
     changes = np.flatnonzero(steps != 0) + 1
-    if len(changes) + 1 == n_values and 1 < n_values <= n / 5:
-        return Role("blocks", changes, n_values)
+    if len(changes) + 1 == len(values) and 1 < len(values) <= n / 5:
+        return Role("blocks", changes)
     if (steps >= 0).all():
-        return Role("rising", none, n_values) if n_values > n / 5 else None
+        return Role("time", none) if len(values) > n / 5 else None
+    if len(values) == n:
+        spacing = np.diff(values)
+        return Role("shuffled", none) if (spacing <= 1.5 * np.median(spacing)).mean() > 0.8 else None
     up = steps[steps > 0]
     if len(up) > 0.8 * len(steps) and (up == np.median(up)).mean() > 0.95 and not (steps == 0).any():
-        return Role("counter", np.flatnonzero(steps < 0) + 1, n_values)
+        return Role("counter", np.flatnonzero(steps < 0) + 1)
     return None
 
 
 def check_keys(site: Profile) -> list[Finding]:
-    """Return the findings about the columns of a site."""
-    roles = _roles(site)
-    changes = _changes(site)
+    """Return the findings about columns of a site that seem to be its time, or the names of its recordings."""
+    roles, changes = _roles(site), _changes(site)
     out: list[Finding] = []
     paired: set[str] = set()
     for counter in [name for name, found in roles.items() if found.kind == "counter"]:
         starts = roles[counter].starts
         names = [c for c, at in changes.items() if c != counter and np.array_equal(at, starts)]
-        outer = [
-            c for c, found in roles.items() if found.kind == "blocks" and np.isin(found.starts, starts).all()
-        ]
+        blocks = [c for c, found in roles.items() if found.kind == "blocks" and c not in names]
+        outer = [c for c in blocks if np.isin(roles[c].starts, starts).all()]
         if names or outer:
-            out.append(_glued(site, counter, names, [c for c in outer if c not in names], len(starts) + 1))
+            # `names` change exactly where the counter starts again, `outer` at some of these places.
+            said = [*zip(("site",), outer, strict=False), *zip(("series",), names, strict=False)]
+            about = (*names[:1], *outer[:1], counter)
+            values = {"site": site.name, "how": "names", "n_starts": len(starts)}
+            out.append(Finding("glued", "warning", values, about, {**dict(said), "time": counter}))
             paired |= {counter, *names, *outer}
-    for name, found in roles.items():
-        if name not in paired:
-            out += _finding(site, name, found)
-    return out + _ids(site, set(roles))
+    return [*out, *(one for name in roles if name not in paired for one in _finding(site, name, roles[name]))]
+
+
+def _finding(site: Profile, name: str, found: Role) -> list[Finding]:
+    """What is said of a column alone; where times are known, no other one is looked for."""
+    where, time = {"site": site.name}, {"time": name}
+    is_left_out = name not in site.chosen
+    if found.kind == "blocks":
+        values = {**where, "how": "blocks", "n_values": len(found.starts) + 1}
+        is_told = values["n_values"] >= _FEWEST_BLOCKS and not is_left_out
+        return [Finding("glued", "warning", values, (name,), {"series": name})] if is_told else []
+    if site.is_timed:
+        return []
+    if found.kind == "counter":
+        values = {**where, "how": "counter", "n_starts": len(found.starts)}
+        return [Finding("glued", "warning", values, (name,), time)]
+    if found.kind == "shuffled":
+        return [Finding("shuffled-time", "warning", where, (name,), {**time, "sort": True})]
+    return [Finding("undeclared-time", "warning", where, (name,), time)]
 
 
 def _changes(site: Profile) -> dict[str, NDArray[np.intp]]:
@@ -110,8 +116,7 @@ def _changes(site: Profile) -> dict[str, NDArray[np.intp]]:
 
 def _roles(site: Profile) -> dict[str, Role]:
     """Return column -> the role it has in every recording that is long enough."""
-    # A column without a name is a saved index; a fit refuses it with a sentence of its own.
-    found = {name: list[Role | None]() for name in site.columns if not name.startswith("Unnamed: ")}
+    found = {name: list[Role | None]() for name in site.columns}
     for head in site.heads[:_MOST_RECORDINGS]:
         if len(head) < _SHORTEST_KEY:
             continue
@@ -128,79 +133,6 @@ def _roles(site: Profile) -> dict[str, Role]:
     }
 
 
-def _glued(site: Profile, counter: str, names: list[str], outer: list[str], n: int) -> Finding:
-    """`names` change exactly where the counter starts again, `outer` at some of these places."""
-    columns = [*names[:1], *outer[:1]]
-    roles = dict(zip(("series", "site"), columns, strict=False))
-    cure = {**dict(reversed(roles.items())), "time": counter}
-    values = {"site": site.name, "how": "names", "n_starts": n - 1}
-    return Finding("glued", "warning", values, (*columns, counter), cure)
-
-
-def _finding(site: Profile, name: str, found: Role) -> list[Finding]:
-    one, j = site.heads[0], site.place[name]
-    where = {"site": site.name}
-    declared = {"time": name}
-    is_left_out = name not in site.chosen
-    is_known = site.is_timed if site.is_date[j] else _is_timed(site)
-    if found.kind in ("time", "rising", "shuffled") and is_known:
-        # Another time is not looked for; whole numbers that never fall are hardly ever measured.
-        x = one[:, j]
-        if is_left_out or found.kind == "shuffled" or site.is_date[j] or (x != np.rint(x)).any():
-            return []
-        return [Finding("undeclared-time", "warning", {**where, "how": "second"}, (name,))]
-    if found.kind in ("time", "rising"):
-        within = _within(site, name) if found.kind == "rising" else None
-        if within is not None:
-            return [Finding("undeclared-time", "warning", {**where, "how": "together"}, (name, within))]
-        values = {**where, "how": found.kind, "is_date": bool(site.is_date[j])}
-        return [Finding("undeclared-time", "warning", values, (name,), declared)]
-    if found.kind == "shuffled":
-        return [Finding("shuffled-time", "warning", where, (name,), {**declared, "sort": True})]
-    is_name = _ID_NAME.search(name) is not None
-    if is_left_out and (_is_timed(site) or (found.kind == "blocks" and not is_name)):
-        # Where recordings end, times tell.
-        return []
-    if found.kind == "counter":
-        values = {**where, "how": "counter", "n_starts": len(found.starts)}
-        return [Finding("glued", "warning", values, (name,), declared)]
-    values = {**where, "how": "blocks", "n_values": found.n_values}
-    if found.n_values >= 4 or is_name:
-        return [Finding("glued", "warning", values, (name,), {"series": name})]
-    return [Finding("blocks", "note", values, (name,), {"series": name})]
-
-
-def _is_timed(site: Profile) -> bool:
-    """Whether the times of the rows are known, or a column of dates is there that tells them."""
-    return site.is_timed or bool(site.is_date.any())
-
-
-def _within(site: Profile, name: str) -> str | None:
-    """A column that rises as long as this one stays and starts again where it rises: quarters within years."""
-    one, j = site.heads[0], site.place[name]
-    stays = np.diff(one[:, j]) == 0
-    for other, k in site.place.items():
-        steps, x = np.diff(one[:, k]), one[:, k]
-        is_whole = bool((x == np.rint(x)).all())
-        if other != name and is_whole and (steps[stays] > 0).all() and (steps[~stays] < 0).all():
-            return other
-    return None
-
-
-def _ids(site: Profile, known: set[str]) -> list[Finding]:
-    """Columns that are one whole number per recording, another one in each."""
-    if len(site.heads) < 2:
-        return []
-    low, high = (np.array([end.reduce(one) for one in site.heads]) for end in (np.fmin, np.fmax))
-    out = []
-    for name in site.numeric:
-        each = low[:, site.place[name]]
-        is_name = (each == high[:, site.place[name]]).all() and len(np.unique(each)) == len(each)
-        if name not in known and is_name:
-            out.append(Finding("undeclared-id", "warning", {"site": site.name}, (name,)))
-    return out
-
-
 def check_index(index: pd.Index, site: str) -> list[Finding]:
     """Return the findings about the index of a frame, which a fit ignores unless it holds dates or is declared."""
     if index.nlevels > 1:
@@ -210,15 +142,10 @@ def check_index(index: pd.Index, site: str) -> list[Finding]:
     if isinstance(index, pd.RangeIndex) or not pd.api.types.is_numeric_dtype(index.dtype) or len(index) < 3:
         return []
     steps = np.diff(index.to_numpy(dtype=float))
+    if (steps > 0).all() and (steps <= 1.5 * np.median(steps)).all():
+        return []
     name = str(index.name or "index")
-    if (steps > 0).all():
-        if (steps <= 1.5 * np.median(steps)).all():
-            return []
-        values = {"site": site, "how": "holes", "is_named": index.name is not None}
-        return [Finding("ignored-index", "warning", values, (name,), {"time": name})]
-    n = int((steps <= 0).sum())
-    values = {"site": site, "how": "disorder" if n > len(steps) / 4 else "restarts", "n": n}
-    return [Finding("ignored-index", "warning", values, (name,))]
+    return [Finding("ignored-index", "warning", {"site": site, "how": "uneven"}, (name,), {"time": name})]
 
 
 _SHORTEST = 50

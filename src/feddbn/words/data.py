@@ -19,7 +19,6 @@ _LEVELS = {
     "categorical": "looks like codes or names, perhaps without an order",
     "positive": "is positive and skewed, and is less so on a log scale",
 }
-_DATES = "dates as 2024-01-31T12:00; for other formats, say whether day or month comes first"
 _SENTENCES = {
     "glued/blocks": (
         "{one} has {n_values} values, each in one block of rows. It seems to name several recordings in "
@@ -35,63 +34,22 @@ _SENTENCES = {
         "from one into the next.",
         "{cure}",
     ),
-    "undeclared-time/dates": (
-        "{one} holds dates, and would be used as a variable.",
-        f"{{cure}}; write {_DATES}",
-    ),
-    "undeclared-time/other-dates": ("{one} holds dates, and would be used as a variable.", "{leave_out}"),
-    "undeclared-time/second": (
-        "{one} never falls: it looks like a row number, a second time or a running total, and would be used as a variable.",
-        "{leave_out}, or take differences of a running total",
-    ),
-    "undeclared-time/together": (
-        "{one} and {last} look like the time together: {last} starts again whenever {one} rises.",
-        "make one column of dates of both, such as 1959-04-01 for the second quarter of 1959, and name it with {time}",
-    ),
-    "undeclared-time/rising": (
-        "{one} never falls: it looks like a time with repeated entries, a counter or a running total.",
-        "keep one row per time and {cure}{dates}, or take differences of a running total",
-    ),
-    "undeclared-time/time": (
-        "{one} rises from row to row like a time or a row number, and would be used as a variable.",
-        "{cure}{dates}, or {leave_out}",
+    "undeclared-time": (
+        "{one} never falls: it looks like a time, a row number or a running total, and would be used as a variable.",
+        "{cure} with one row for each time, or {leave_out}",
     ),
     "shuffled-time": (
         "{one} looks like a time, but the rows are not in its order. Lags would be meaningless.",
         "{cure}",
     ),
     "may-be-time": ("{one} may be the time of the rows.", "{cure}"),
-    "blocks": (
-        "{one} has {n_values} values, each in one block of rows: the name of a recording, or an input that is switched.",
-        "{cure} if it names recordings",
-    ),
-    "undeclared-id": (
-        "{one} is constant in each recording and differs between them: it looks like their name.",
-        "{leave_out}",
-    ),
     "ignored-index/levels": (
         "the index has the levels {names}, which are ignored. The table may hold several recordings.",
         "{cure}",
     ),
-    "ignored-index/holes": (
-        "the index has holes, which are ignored: rows on both sides of a hole would be neighbours in time.",
-        "{cure} after the index has a name, or reset_index(drop=True) if nothing is missing there",
-    ),
-    "ignored-index/disorder": (
-        "the index is not in order and is ignored: the rows may be shuffled.",
-        "sort_index()",
-    ),
-    "ignored-index/restarts": (
-        "the index restarts {starts} and is ignored. The table may hold several recordings.",
-        "give the recordings as a list of frames, or name them with {series}",
-    ),
-    "text-cells/some": (
-        "{one} holds numbers, but text in {n_text} of its cells{at}.",
-        "leave such cells empty, or write the number",
-    ),
-    "text-cells/all": (
-        "{one} holds text.",
-        "{as_site} or {as_series} if it names them, {kinds} if it holds levels, otherwise {leave_out}",
+    "ignored-index/uneven": (
+        "the index does not rise evenly, which is ignored: rows may be missing or in no order, or of several recordings.",
+        "{cure} after the index has a name, or reset_index(drop=True) if it means nothing",
     ),
     "sentinel": (
         "{columns}: {what} appears {starts}, far from all other values, like a code for a missing value.",
@@ -107,20 +65,6 @@ _SENTENCES = {
         "{columns}: cells that lie far from their recording's median (outliers), {where}.",
         "leave wrong cells empty",
     ),
-    "stuck": (
-        "{columns}: {n_rows} or more neighbouring rows have exactly one value, like a stuck sensor.",
-        "leave such cells empty",
-    ),
-    "few-values": (
-        "few values in {columns} (yes/no, codes, counts).",
-        "read edges to them as linear trends; declare inputs that are set from outside with {exogenous}; leave out codes "
-        "without an order with {variables}",
-    ),
-    "held": (
-        "{columns} repeat{s} the same value for about {n_rows} rows while others change. A cause that is measured late looks "
-        "like an effect, so arrows may be reversed.",
-        "ignore the direction of edges between these and other columns, or measure all at the same times",
-    ),
     "wandering": (
         "{columns}: neighbouring rows are almost equal. Slow series like this look related by chance.",
         "take differences, or keep fewer rows per time",
@@ -130,21 +74,9 @@ _SENTENCES = {
         "leave {one} out with {variables}",
     ),
     "units": (
-        "{columns}: the spread is up to {factor:.2g} times {more} than at the two other sites; the units may differ.",
-        "use one unit everywhere: a fit does not compare fewer than four sites",
-    ),
-    "units/conversion": (
         "{one} seems to have another unit than at the other sites: its median is {level:.4g}, theirs {usual:.4g}. {change} "
         "makes it {becomes:.4g}, with a spread like theirs.",
         "use one unit everywhere: change it in the file, or with {as_units} for this site alone",
-    ),
-    "repeated": (
-        "it is a copy of recording {same_recording!r} of site {same_site!r}. Its rows would count twice.",
-        "leave one of them out",
-    ),
-    "header": (
-        "all column names are numbers: the file seems to have no header, or variables in rows instead of columns.",
-        "write one column per variable, with its name in the first line",
     ),
     "others-looked-at": ("{listed} can be read; the other remarks are about {them}.", ""),
     "usable-rows/complete": (
@@ -177,11 +109,6 @@ _SENTENCES = {
         "{listed} lie beyond their limits and were left empty.",
         "check such cells, and change the limits with {as_limits} if the cells are right",
     ),
-    "text-format": (
-        "the text file is read with {how}.",
-        "if that is wrong, set it with {separator} and {decimal}",
-    ),
-    "limits": ("cells beyond these limits are left empty: {listed}.", "change them with {as_limits}"),
     "auto-step": (
         "a time step of {step} was chosen: the longest common one that keeps most readings in separate rows ({part:.0%}).",
         "set it with {cure}, so that it stays the same with other data and at every site",
@@ -246,7 +173,6 @@ def _variant(it: Said) -> str:
     code, level = it.finding.code, it.finding.level
     choices = {
         "averaged": "average" if it.get("how") == "average" else "same",
-        "text-cells": "some" if it.get("n_numbers", 0) >= it.get("n_text", 0) else "all",
         "all-rows": level,
         "empty-column": "all" if level == "error" else "some",
         "usable-rows": "complete" if level == "error" else "any",
@@ -272,17 +198,12 @@ def _parts(it: Said) -> dict[str, Any]:
         "starts": times(count),
         "lags": f"{n_lags} lag{'' if n_lags == 1 else 's'}",
         "needs": f"all its cells, those of {before}" if values.get("whole_rows") else before,
-        "dates": f" ({_DATES})" if values.get("is_date") else "",
-        "more": "larger" if values.get("is_larger") else "smaller",
         "fifth": it.setting("jitter", 0.2),
-        "exogenous": it.option("prepare.exogenous"),
     }
-    parts["at"] = f": row {values['row']} (counted from 0) has {values['cell']!r}" if "row" in values else ""
     parts |= {name: it.option(name) for name in ("variables", "series", "kinds", "freq", "time")}
     parts["of_far"] = f"; {names_of(about)} differ as much as different units would" if about else ""
     parts["as_limits"] = it.option("limits")
     if about:
-        parts |= {f"as_{role}": it.setting(role, about[0]) for role in ("site", "series")}
         parts |= {"one": repr(about[0]), "last": repr(about[-1])}
     return parts
 
@@ -295,8 +216,7 @@ def _own_parts(it: Said) -> dict[str, Any]:
     if code == "dependent":
         return {"others": names_of(about[1:])}
     if code == "sentinel":
-        what = "one value" if it["value"] is None else f"{it['value']:g}"
-        return {"what": what, "or_use": f", or use {it.cure}" if it.finding.cure else ""}
+        return {"what": f"{it['value']:g}", "or_use": f", or use {it.cure}"}
     if code == "outliers":
         sites = sorted(it["cells"], key=lambda name: -it["cells"][name])
         shown = ", ".join(f"{it['cells'][name]} at {name!r}" for name in sites[:3])
@@ -322,25 +242,15 @@ def _own_parts(it: Said) -> dict[str, Any]:
             "lost": lost + more,
             "finer": f"{way} {it.option('freq')}",
         }
-    if code == "text-format":
-        said = {"separator": "columns separated by {!r}", "decimal": "the decimal sign {!r}"}
-        how = " and ".join(
-            said[name].format(value) for name, value in it.finding.values.items() if name in said
-        )
-        return {"how": how, **{name: it.option(name) for name in said}}
     if code == "beyond-limits":
         return {"listed": ", ".join(f"{counted(n, 'cell')} of {name!r}" for name, n in it["cells"].items())}
-    if code == "limits":
-        return {
-            "listed": ", ".join(f"{name!r} {low:g} to {high:g}" for name, (low, high) in it["limits"].items())
-        }
     if code == "steps":
         # The step that is proposed, a finer and a coarser one.
         step = it.finding.cure.get("freq")
         middle = max((k for k, row in enumerate(it["steps"]) if row["step"] == step), default=1)
         near = it["steps"][max(middle - 1, 0) : middle + 2]
         return {"listed": "; ".join(map(_step_said, near)), "choice": it.option("freq")}
-    if code == "units" and it.get("how") == "conversion":
+    if code == "units":
         factor, offset = it["factor"], it["offset"]
         formula = f"{factor:.4g} x" + (f" {'+' if offset > 0 else '-'} {abs(offset):.4g}" if offset else "")
         named = f"{it['units'][0]} to {it['units'][1]}: " if it["units"] else ""

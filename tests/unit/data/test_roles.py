@@ -10,7 +10,6 @@ import pytest
 
 import feddbn
 from feddbn.data import read_sites
-from feddbn.data.columns import rows_held
 from feddbn.data.kinds import read_kinds
 from feddbn.data.roles import check_index, role
 from support.files import doubts_of
@@ -34,7 +33,7 @@ def hours(n: int = N) -> np.ndarray:
         (hours()[::-1].copy(), "shuffled"),
         (np.tile(hours(30), 4), "counter"),
         (np.repeat([4.0, 9.0, 2.0, 7.0], 30), "blocks"),
-        (np.repeat(hours(60), 2), "rising"),
+        (np.repeat(hours(60), 2), "time"),
     ],
 )
 def test_times_and_names_of_recordings_are_recognised(column, kind):
@@ -64,11 +63,6 @@ def test_measurements_have_no_other_role(column):
     ("column", "code", "cure"),
     [
         (hours(), "undeclared-time", {"time": "extra"}),
-        (
-            pd.date_range("2024-01-01", periods=N, freq="D").strftime("%d/%m/%Y"),
-            "undeclared-time",
-            {"time": "extra"},
-        ),
         (np.random.default_rng(0).permutation(N), "shuffled-time", {"time": "extra", "sort": True}),
         (np.repeat(["ann", "bob", "eve", "joe"], N // 4), "glued", {"series": "extra"}),
     ],
@@ -78,20 +72,17 @@ def test_an_undeclared_column_is_told_with_its_cure(column, code, cure):
     assert (finding.code, finding.about, finding.cure) == (code, ("extra",), cure)
 
 
-def test_a_switched_input_is_a_note_and_one_number_per_recording_its_name():
-    (finding,) = doubts_of({"a": ward(N).assign(valve=np.repeat([0, 1], 60))}).of("blocks")
-    assert finding.level == "note"
-    findings = doubts_of({"a": [ward(N, k).assign(person=40 + k) for k in range(3)]})
-    assert [finding.code for finding in findings if "person" in finding.about] == ["undeclared-id"]
+def test_a_switched_input_is_no_name_of_recordings():
+    assert doubts_of({"a": ward(N).assign(valve=np.repeat([0, 1], 60))}).codes == ("kinds",)
 
 
 @pytest.mark.parametrize(
     ("index", "how"),
     [
         (PATIENTS, "levels"),
-        (pd.Index(np.delete(np.arange(N + 9), np.arange(30, 39))), "holes"),
-        (pd.Index(np.tile(np.arange(60), 2)), "restarts"),
-        (pd.Index(np.random.default_rng(0).permutation(N)), "disorder"),
+        (pd.Index(np.delete(np.arange(N + 9), np.arange(30, 39))), "uneven"),
+        (pd.Index(np.tile(np.arange(60), 2)), "uneven"),
+        (pd.Index(np.random.default_rng(0).permutation(N)), "uneven"),
     ],
 )
 def test_an_index_that_a_fit_ignores_is_told(index, how):
@@ -195,32 +186,3 @@ def test_the_proposal_can_be_declared_as_it_is():
 def test_clean_federations_have_no_proposal(noise):
     fed = feddbn.simulate(d=6, n_sites=6, n_samples=1200, noise=noise, random_state=30)
     assert proposed(fed.sites) == {}
-
-
-def held_every(k: int, n: int = 300, seed: int = 0) -> np.ndarray:
-    walk = np.random.default_rng(seed).standard_normal(n).cumsum()
-    return walk[np.arange(n) // k * k]
-
-
-@pytest.mark.parametrize("k", [2, 12])
-def test_a_column_held_for_some_rows_is_named_with_their_number(k):
-    noise = np.random.default_rng(1).standard_normal(300)
-    (finding,) = doubts_of({"a": pd.DataFrame({"slow": held_every(k), "quick": noise})}).of("held")
-    assert (finding.level, finding.about, finding.values["n_rows"]) == ("warning", ("slow",), k)
-
-
-def test_columns_that_change_or_stay_irregularly_or_all_alike_are_no_reason_to_warn():
-    rng = np.random.default_rng(3)
-    events = np.where(rng.random(300) < 0.1, rng.exponential(5, 300), 0.0)
-    rounded = np.rint(3 * rng.standard_normal(300))
-    frame = pd.DataFrame({"events": events, "rounded": rounded, "noise": rng.standard_normal(300)})
-    alike = pd.DataFrame({"a": held_every(5), "b": held_every(5, seed=4)})
-    assert not doubts_of({"a": frame}).of("held")
-    assert not doubts_of({"a": alike}).of("held")
-    assert rows_held([np.repeat(rng.standard_normal(40), rng.geometric(0.2, 40))]) is None
-    assert rows_held([np.empty(0)]) is None
-
-
-def test_readings_that_come_a_row_early_or_late_are_seen_too():
-    rng = np.random.default_rng(2)
-    assert rows_held([np.repeat(rng.standard_normal(60), rng.choice([4, 5, 6], 60))]) == 5
