@@ -130,22 +130,6 @@ def test_honest_levels_and_gains_are_no_other_units():
     assert sum(bool(doubts_of(one).of("units")) for one in drawn) <= 1
 
 
-# Kinds.
-
-
-def test_a_method_that_would_lose_most_rows_is_not_proposed():
-    rng = np.random.default_rng(0)
-    data = {
-        name: x.assign(gust=np.where(rng.random(len(x)) < 0.8, np.nan, rng.lognormal(size=len(x))), ward=name)
-        for name, x in wards(3).items()
-    }
-    found = feddbn.check(data)
-    assert {one.about for one in found.of("refused")} == {("ward",)}
-    assert not found.of("kinds")
-    whole = {name: x.assign(gust=rng.lognormal(size=len(x))) for name, x in data.items()}
-    assert feddbn.check(whole).of("kinds")[0].values["kinds"]["gust"] == "positive"
-
-
 # Formulas.
 
 

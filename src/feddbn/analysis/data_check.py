@@ -26,7 +26,6 @@ from feddbn.data.described import layouts
 from feddbn.data.doubts import doubts
 from feddbn.data.layout import Layout
 from feddbn.data.read import aligned, read_all
-from feddbn.data.readings import StepTable
 from feddbn.errors import DataError, ParameterError
 from feddbn.federation.programs.oneshot import dependent_findings, first_look
 from feddbn.federation.protocol.task import Federation, Observer, run_program
@@ -42,7 +41,7 @@ from feddbn.findings import Finding, Findings, Level
 from feddbn.methods.base import DBNEstimator, learned_from, unwarned
 from feddbn.methods.oneshot import OneShotDBN
 from feddbn.results.identities import near_identities
-from feddbn.results.remarks import kinds_lose, loses_rows
+from feddbn.results.remarks import loses_rows
 
 __all__ = ["Look", "check", "check_data", "look_findings"]
 
@@ -82,10 +81,9 @@ def check(data: Any, n_lags: int | str = 1, *, layout: Layout | None = None, **c
     is_kind = any(kind.name != "continuous" for kind in kinds.values())
     look = unwarned(Look(n_lags, prepare=AS_THEY_ARE if is_kind else Prepare()))
     shown: list[Finding] = []
-    steps = None
     try:
         read = read_all(data, layout, is_looked_at=True)
-        sites, steps = read.sites, read.steps
+        sites = read.sites
         shown = list(doubts(sites, kinds))
         errors = {
             name: one for name, site in sites.items() if (one := _why_not(name, site, look._largest_lag))
@@ -101,7 +99,7 @@ def check(data: Any, n_lags: int | str = 1, *, layout: Layout | None = None, **c
         found = _joined(shown, look.fit(kept), kept) if kept else shown
     except DataError as error:
         found = _explained(shown, _refusal(error))
-    return Findings([*found, *_steps(steps)])
+    return Findings(found)
 
 
 def _why_not(name: str, site: SiteData, n_lags: int) -> DataError | None:
@@ -112,28 +110,6 @@ def _why_not(name: str, site: SiteData, n_lags: int) -> DataError | None:
     except DataError as error:
         return error
     return getattr(site, "refused", None)
-
-
-_STEPS_SHOWN = 6
-
-
-def _steps(table: StepTable | None) -> list[Finding]:
-    """What usual steps would keep of readings at irregular times, about the one that `freq="auto"` takes."""
-    if table is None:
-        return []
-    texts = table.texts
-    middle = 0 if table.best is None else table.best
-    first = max(min(middle - _STEPS_SHOWN // 2, len(texts) - _STEPS_SHOWN), 0)
-    rows = [
-        {
-            "step": texts[k],
-            "kept": float(table.kept[k]),
-            "filled": dict(zip(table.variables, map(float, table.filled[k]), strict=True)),
-        }
-        for k in range(first, min(first + _STEPS_SHOWN, len(texts)))
-    ]
-    cure = {} if table.best is None else {"freq": texts[table.best]}
-    return [Finding("steps", "note", {"steps": rows}, cure=cure)]
 
 
 class Look(OneShotDBN):
@@ -158,9 +134,6 @@ class Look(OneShotDBN):
 
 def _joined(shown: list[Finding], look: Look, sites: Mapping[str, SiteData]) -> Iterator[Finding]:
     """What tables show and what a fit says, each once; and where sums do not say it, where it is."""
-    if look.asked_ is not None and kinds_lose(look.asked_, len(look._variables)):
-        # No method is proposed that would lose rows or mistake levels.
-        shown = [one for one in shown if one.code != "kinds"]
     yield from shown
     told = {one.code for one in shown}
     yield from (one for one in look.findings_.single if one.code not in told)

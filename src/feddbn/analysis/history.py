@@ -19,7 +19,7 @@ from feddbn.data.layout import Layout
 from feddbn.data.read import read_all
 from feddbn.data.roles import check_keys
 from feddbn.data.tables import plain_frame
-from feddbn.data.times import DECIMAL, Clock
+from feddbn.data.times import Clock
 from feddbn.errors import DataError, Given, ParameterError
 from feddbn.findings import Finding
 from feddbn.words import card
@@ -71,15 +71,14 @@ class History:
         if self.last is None or clock is None or clock.step is None:
             return None
         ahead = [k * clock.step for k in range(first, first + steps)]
-        if clock.unit == "integer":
-            return [int(self.last) + k for k in ahead]
-        if clock.unit == "decimal":
-            return [round(float(self.last) + k / DECIMAL, 9) for k in ahead]
+        if clock.unit == "number":
+            times = [round(self.last + k, 9) for k in ahead]
+            return [int(one) if one == int(one) else one for one in times]
         if clock.unit == "month":
             ends = pd.offsets.MonthEnd(0) if self.last.is_month_end else pd.Timedelta(0)
-            return [self.last + pd.DateOffset(months=k) + ends for k in ahead]
+            return [self.last + pd.DateOffset(months=int(k)) + ends for k in ahead]
         if clock.unit == "business":
-            return [self.last + pd.offsets.BDay(k) for k in ahead]
+            return [self.last + pd.offsets.BDay(int(k)) for k in ahead]
         if clock.unit == "wall" and self.last.tz is not None:
             local = self.last.tz_localize(None)
             return [(local + pd.Timedelta(k, unit="ns")).tz_localize(self.last.tz) for k in ahead]
@@ -101,11 +100,6 @@ def read_history(
     where = f"history={str(source)!r}" if isinstance(source, (str, PathLike)) else "history"
     source, layout = described(source, replace(layout or Layout(), variables=tuple(variables)))
     source = _of_series(source, layout, series)
-    if layout.needs_step:
-        raise ParameterError(
-            f"{where} has readings, which are averaged; give the step of the fit with {Given('freq')}, such as "
-            f"{Given('freq', '1h')}."
-        )
     sites = read_all(source, layout, is_looked_at=True).sites
     site = next(iter(sites.values()))
     assert isinstance(site, Site)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from feddbn.data.profile import Profile
+from feddbn.data.units import conversion
 from feddbn.findings import Finding
 
 __all__ = ["CODES", "check_columns", "check_units", "is_code"]
@@ -82,23 +83,15 @@ def _times_apart(site: Profile, name: str, value: float) -> int:
     return int((head == value).sum()) if is_apart else 0
 
 
-_CHANGES = {
-    ("C", "F"): (1.8, 32.0),
-    ("F", "C"): (1 / 1.8, -32 / 1.8),
-    ("K", "C"): (1.0, -273.15),
-    ("C", "K"): (1.0, 273.15),
-    ("K", "F"): (1.8, -459.67),
-    ("F", "K"): (1 / 1.8, 459.67 / 1.8),
-    ("mmHg", "kPa"): (0.133322387415, 0.0),
-    ("kPa", "mmHg"): (1 / 0.133322387415, 0.0),
-}
+_PAIRS = ("C", "F"), ("C", "K"), ("F", "K"), ("mmHg", "kPa")
+_CHANGES = {pair: conversion(*pair) for one in _PAIRS for pair in (one, one[::-1])}
 """Changes of unit that mistakes are made with, beside those by a factor alone: ``factor * x + offset``."""
 _FACTORS = (10.0, 100.0, 1000.0, 1e6, 60.0, 0.1, 0.01, 0.001, 1e-6, 1 / 60)
 _FEWEST_UNITS = 3
 """With fewer sites nobody can say who has the other unit."""
 _APART, _LEFT, _NEAR, _ALIKE = 1.5, 0.2, 0.35, 2 / 3
-"""Quartiles are so many of the others' spreads off, the change leaves so much of that and at most so many spreads, and so many
-of the others agree."""
+"""Quartiles are so many of the others' spreads off, the change leaves so much of that and so many spreads, and so much
+of the other sites agrees."""
 
 
 def check_units(sites: Mapping[str, Profile]) -> list[Finding]:

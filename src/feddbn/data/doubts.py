@@ -1,4 +1,4 @@
-"""What the profiles of sites make doubtful: roles of columns, codes, constants, kinds.
+"""What the profiles of sites make doubtful: roles of columns, codes, constants, units.
 
 `doubts` are what `feddbn.check` shows of tables, `certain_doubts` the part of them that every fit tells.
 """
@@ -15,15 +15,21 @@ import pandas as pd
 from feddbn.core.designs.recordings import SiteData
 from feddbn.data.columns import check_columns, check_units
 from feddbn.data.profile import Profile, profile_of
-from feddbn.data.roles import check_index, check_keys, propose_kinds
+from feddbn.data.roles import check_index, check_keys
 from feddbn.findings import Finding, Findings
 
 __all__ = ["certain_doubts", "doubts"]
 
-_KEYS = ("undeclared-time", "shuffled-time", "glued")
-_CERTAIN = (*_KEYS, "ignored-index", "sentinel", "empty-column", "constant")
+_CERTAIN = (
+    "undeclared-time",
+    "shuffled-time",
+    "glued",
+    "ignored-index",
+    "sentinel",
+    "empty-column",
+    "constant",
+)
 _NEAR_EMPTY = 0.25
-_LOST = 0.1
 
 
 def _of_site(profile: Profile) -> list[Finding]:
@@ -50,26 +56,10 @@ def doubts(sites: Mapping[str, SiteData], settled: Collection[str] = ()) -> Find
     profiles = {name: profile_of(name, site) for name, site in sites.items()}
     shown = [one for profile in profiles.values() for one in _of_site(profile)]
     found = [one for one in shown if not one.about or not {*one.about} <= {*settled}]
-    # What seems to be no measurement is told as such.
-    keys = {name for one in found if one.code in _KEYS for name in one.about}
     empty = Counter(one.about for one in found if one.code == "empty-column")
     # Of what is empty everywhere no method learns.
     found = [replace(one, level="error") if empty[one.about] == len(sites) else one for one in found]
-    # A method for kinds uses complete rows only.
-    proposed = [] if _loses_rows(profiles, keys) else propose_kinds(profiles, {*keys, *settled})
-    return Findings([*found, *proposed, *check_units(profiles)])
-
-
-def _loses_rows(sites: Mapping[str, Profile], keys: Collection[str]) -> bool:
-    """Whether complete rows would be less than nine of ten; an empty cell costs its row and the one after it."""
-    n = sum(site.n_rows for site in sites.values())
-    empty = sum(
-        int(site.n_missing[site.place[name]])
-        for site in sites.values()
-        for name in site.chosen
-        if name not in keys
-    )
-    return 2 * empty > _LOST * n
+    return Findings([*found, *check_units(profiles)])
 
 
 def certain_doubts(

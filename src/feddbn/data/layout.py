@@ -20,8 +20,8 @@ from feddbn.core.arrays import FloatArray
 from feddbn.core.kinds import Kind
 from feddbn.data.cells import with_levels
 from feddbn.data.kinds import read_kinds
-from feddbn.data.sources import Change, Source, changed, read_limits, read_sources, read_units
-from feddbn.data.times import Clock, Freq, check_jitter, parse_freq
+from feddbn.data.sources import Change, changed, read_limits, read_units, read_variables
+from feddbn.data.times import Clock, Freq, check_jitter, clock_of
 from feddbn.errors import DataError, Given, ParameterError
 from feddbn.settings import Rule, Settings, flag, nothing, setting, text, word
 
@@ -110,8 +110,7 @@ class Layout(Settings):
         _anything("a step"),
         'Expected time step between rows: a number, or text such as "1h", "D", "MS". By default each site\'s most common '
         "step, which must be the same for all sites. A larger step starts a new segment; a smaller one is an error. If "
-        'readings are averaged, "auto" or None chooses the largest usual step (1 s to 7 days; 1, 2, 5, 10 and so on) that '
-        "keeps four fifths of all readings separate, and reports it.",
+        "readings are averaged, the step in which they are.",
     )
     names: str | None = setting(
         None,
@@ -124,8 +123,8 @@ class Layout(Settings):
         None,
         word(*IRREGULAR) | nothing(),
         'What to do if rows are not equally spaced in time. "refuse": stop. "average": average the readings within each '
-        'time step `freq`; steps without readings stay empty. By default "average" with `names` or ``freq="auto"``, '
-        'otherwise "refuse".',
+        'time step `freq`; steps without readings stay empty. By default "average" with `names`, otherwise '
+        '"refuse".',
     )
     limits: Any = setting(
         None,
@@ -199,10 +198,11 @@ class Layout(Settings):
             raise ParameterError(
                 f"{Given('variables', self.variables)} must be a list of column names, such as [{self.variables!r}]."
             )
-        said, limits = read_sources(self.variables if isinstance(self.variables, Mapping) else self.sources)
+        is_table = isinstance(self.variables, Mapping)
+        said, units, limits = read_variables((self.variables if is_table else self.sources) or {})
         object.__setattr__(self, "sources", said)
-        object.__setattr__(self, "limits", {**read_limits(self.limits), **limits})
-        object.__setattr__(self, "units", read_units(self.units))
+        object.__setattr__(self, "limits", {**read_limits(self.limits), **read_limits(limits)})
+        object.__setattr__(self, "units", {**read_units(self.units), **read_units(units)})
         if self.variables is not None or said:
             object.__setattr__(self, "variables", tuple(str(name) for name in self.variables or said))
         several = [name for name, found in said.items() if len(found) > 1 and self.names is None]
@@ -232,7 +232,7 @@ class Layout(Settings):
                 raise ParameterError(
                     f"{Given('variables')} contains {quoted(clash)}, which has another role already."
                 )
-        parse_freq(self.freq)
+        _ = self.clock
         check_jitter(self.jitter)
         object.__setattr__(self, "kinds", _declared_kinds(self.kinds))
 
@@ -252,7 +252,7 @@ class Layout(Settings):
     @property
     def way(self) -> str:
         """What is done about times that are not equally far apart."""
-        return self.irregular or ("refuse" if self.names is None and self.freq != "auto" else "average")
+        return self.irregular or ("refuse" if self.names is None else "average")
 
     @property
     def gaps(self) -> str:
@@ -260,30 +260,20 @@ class Layout(Settings):
         return self.missing or "keep"
 
     @property
-    def needs_step(self) -> bool:
-        """Whether readings are to be averaged in a step that is yet to be chosen."""
-        return self.gathers and self.way == "average" and self.clock is None
-
-    @property
     def gathers(self) -> bool:
         """Whether rows have yet to be made of readings."""
         return self.names is not None or self.way != "refuse"
 
-    def sources_of(self, variables: Sequence[str]) -> list[tuple[int, Source]]:
-        """Where the table has these variables: the position of one, with a name and how its numbers change."""
-        return [
-            (k, Source(one.name, one.change or self.units.get(name)))
-            for k, name in enumerate(variables)
-            for one in self.sources.get(name, (Source(name),))
-        ]
+    def sources_of(self, variables: Sequence[str]) -> list[tuple[int, str]]:
+        """Where the table has these variables: the position of one, with a name of it."""
+        return [(k, one) for k, name in enumerate(variables) for one in self.sources.get(name, (name,))]
 
     def plausible(
-        self, values: FloatArray, variables: Sequence[str], which: NDArray[np.intp] | None = None
+        self, values: FloatArray, variables: Sequence[str], which: NDArray[np.integer] | None = None
     ) -> FloatArray:
-        """Values in the units that are wanted, NaN beyond limits: rows of all variables, or each of source `which`."""
-        found = self.sources_of(variables)
-        limits = [self.limits.get(variables[k], (-np.inf, np.inf)) for k, _ in found]
-        return changed(values, [one.change or Change() for _, one in found], limits, which)
+        """Values in the units that are wanted, NaN beyond limits: rows of all variables, or each of variable `which`."""
+        limits = [self.limits.get(name, (-np.inf, np.inf)) for name in variables]
+        return changed(values, [self.units.get(name, Change()) for name in variables], limits, which)
 
     @property
     def text_columns(self) -> tuple[str, ...]:
@@ -299,7 +289,7 @@ class Layout(Settings):
     @property
     def clock(self) -> Clock | None:
         """The clock that freq= asks for, or None."""
-        return parse_freq(self.freq)
+        return None if self.freq is None else clock_of(self.freq)
 
     @property
     def tolerance(self) -> float:
@@ -333,7 +323,7 @@ class Layout(Settings):
 
     def require_sources(self, found: Collection[str], where: str, what: str) -> None:
         """Raise unless every chosen variable is among the names that a table has."""
-        names = {name: [one.name for _, one in self.sources_of([name])] for name in self.variables or ()}
+        names = {name: [one for _, one in self.sources_of([name])] for name in self.variables or ()}
         lacking = [one for several in names.values() if not {*several} & {*found} for one in several]
         if lacking:
             near = {name: get_close_matches(name, found, n=2) for name in lacking}

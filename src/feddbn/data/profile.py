@@ -22,8 +22,6 @@ __all__ = ["Profile", "profile_of"]
 
 HEAD_ROWS = 20_000
 SITE_ROWS = 200_000
-MOST_TEXTS = 51
-"""So many different texts of a column are kept; a column with more holds no levels."""
 
 
 class Profile:
@@ -33,14 +31,10 @@ class Profile:
     ----------
     chosen
         The columns that a fit uses; they come first.
-    is_file, is_timed
-        Whether its tables are no frames in memory, and whether the times of its rows are known.
     index
         The index of the DataFrame that was given.
-    sizes
-        Number of rows of each recording, by its code.
-    names
-        Recording -> its code.
+    is_timed
+        Whether the times of its rows are known.
     """
 
     def __init__(
@@ -48,20 +42,17 @@ class Profile:
         name: str,
         columns: tuple[str, ...],
         chosen: tuple[str, ...],
-        is_file: bool = False,
         index: pd.Index | None = None,
         is_timed: bool = False,
     ) -> None:
         d = len(columns)
         self.name, self.columns, self.chosen = name, columns, chosen
-        self.is_file, self.index, self.is_timed = is_file, index, is_timed
+        self.index, self.is_timed = index, is_timed
         self.place = {column: j for j, column in enumerate(columns)}
         self.n_rows, self.is_date = 0, np.zeros(d, dtype=bool)
         self.n_missing, self.n_text, self.n_numbers = (np.zeros(d, dtype=np.int64) for _ in range(3))
         self.lowest, self.highest = np.full(d, np.inf), np.full(d, -np.inf)
-        self.texts: list[set[str]] = [set() for _ in range(d)]
-        self.sizes: dict[int, int] = {}
-        self.names: dict[str, int] = {}
+        self._sizes: dict[int, int] = {}
         self._heads: dict[int, list[FloatArray]] = {}
         self._room = SITE_ROWS
 
@@ -91,8 +82,8 @@ class Profile:
         edges = [0, *(np.flatnonzero(np.diff(code)) + 1).tolist(), n]
         for start, stop in pairwise(edges):
             recording = int(code[start])
-            before = self.sizes.get(recording, 0)
-            self.sizes[recording] = before + stop - start
+            before = self._sizes.get(recording, 0)
+            self._sizes[recording] = before + stop - start
             room = min(HEAD_ROWS - before, self._room, stop - start)
             if room > 0:
                 self._heads.setdefault(recording, []).append(codes[start : start + room])
@@ -110,10 +101,7 @@ class Profile:
                 values[present, j] = codes[present, j] = ticks / 1e9
                 continue
             is_text = np.isnan(values[:, j]) & present
-            found, names = pd.factorize(column.astype(str))
-            codes[is_text, j] = found[is_text]
-            room = max(MOST_TEXTS - len(self.texts[j]), 0)
-            self.texts[j] |= {str(names[k]).strip() for k in np.unique(found[is_text])[:room]}
+            codes[is_text, j] = pd.factorize(column.astype(str))[0][is_text]
         return codes
 
     @cached_property
@@ -137,10 +125,9 @@ class Profile:
         """Whether no chosen cell is empty."""
         return not self.n_missing[: len(self.chosen)].any()
 
-    @property
-    def largest(self) -> float:
-        """The largest absolute value of a cell that is there."""
-        ends = np.abs([self.lowest, self.highest])
+    def largest(self, column: str) -> float:
+        """The largest absolute value of a cell of a column, 0 if there is none."""
+        ends = np.abs([end[self.place[column]] for end in (self.lowest, self.highest)])
         return float(ends[np.isfinite(ends)].max(initial=0.0))
 
 
@@ -152,7 +139,6 @@ def profile_of(name: str, site: SiteData) -> Profile:
     is_timed = getattr(site, "step", None) is not None
     found = Profile(name, tuple(site.variables), tuple(site.variables), is_timed=is_timed)
     for code, recording in enumerate(site.recordings()):
-        found.names[recording.name] = code
         for block in recording.blocks():
             found.feed(block.values, np.full(len(block.values), code), {})
     return found

@@ -17,28 +17,20 @@ from feddbn.data.collect import Collected, Part
 from feddbn.data.described import described, descriptions, left_out
 from feddbn.data.kinds import read_kinds
 from feddbn.data.layout import Layout, quoted
-from feddbn.data.readings import MOST_APART, StepTable
 from feddbn.data.rows import MOST_BYTES, Room
-from feddbn.data.segments import MOST_EMPTY
 from feddbn.data.site import Site, with_columns
 from feddbn.data.tables import ENDINGS, Table, data_files, data_folders, is_labelled, stem, table_of
-from feddbn.data.times import DECIMAL, Clock, usual_steps
 from feddbn.errors import DataError, FileError, Given, ParameterError
-from feddbn.findings import Finding
 
 __all__ = ["Read", "read_all", "read_site", "read_sites"]
 
 
 @dataclass(frozen=True)
 class Read:
-    """Sites as they were read, also those that are refused.
-
-    `steps` is what usual steps would keep of readings at irregular times, `refused` why the sites do not go together.
-    """
+    """Sites as they were read, also those that are refused; `refused` says why the sites do not go together."""
 
     sites: Mapping[str, SiteData]
     layout: Layout
-    steps: StepTable | None = None
     refused: DataError | None = None
 
 
@@ -120,32 +112,13 @@ def read_sites(
 
 
 def read_all(data: Any, layout: Layout, place: Path | None = None, is_looked_at: bool = False) -> Read:
-    """Return all sites; with `is_looked_at`, profiles are of all columns, and steps are counted where times are irregular."""
+    """Return all sites; with `is_looked_at`, profiles are of all columns."""
     reader = _Reader(layout, place, is_looked_at)
     found = reader.read(data)
     if not found:
         raise DataError("data has no sites; give at least one.")
-    made = [one for one in found.values() if isinstance(one, Collected)]
-    needs = [one for one in made if one.layout.needs_step]
-    is_counted = bool(needs) or (is_looked_at and any(one.layout.gathers for one in made))
-    steps, refused = _step_table(made) if is_counted else None, None
-    if needs and steps is not None and not _settle(needs, steps):
-        refused = DataError(
-            f"no usual step keeps {MOST_APART:.0%} of the readings apart; give one with {Given('freq')}.",
-            code="no-step",
-        )
-    for one in made:
-        try:
-            one.find_clock()
-        except DataError as error:
-            one.errors.append(error)
-    finest, apart = _one_step(made, reader.layout)
-    sites = {
-        name: one.site(finest.get(one)) if isinstance(one, Collected) else one for name, one in found.items()
-    }
-    if is_looked_at and any(error.code == "closer" for one in made for error in one.errors):
-        steps = _step_table(made)
-    return Read(sites, reader.layout, steps, refused or apart)
+    sites = {name: one.site() if isinstance(one, Collected) else one for name, one in found.items()}
+    return Read(sites, reader.layout, _of_two_steps(sites))
 
 
 class _Reader:
@@ -208,7 +181,6 @@ class _Reader:
                 made.begin(part)
                 for frame in part.frames():
                     made.feed(frame, part)
-            made.close()
         except DataError as error:
             made.errors.append(error)
         return made
@@ -271,68 +243,23 @@ class _Reader:
                     sites[name] = Collected(name, self.layout, room, names)
                     sites[name].begin(part)
                 sites[name].feed(rows, part)
-        for one in sites.values():
-            try:
-                one.close()
-            except DataError as error:
-                one.errors.append(error)
         return dict(sorted(sites.items())) if self.layout.gathers else dict(sites)
 
 
-def _step_table(made: Sequence[Collected]) -> StepTable | None:
-    """What usual steps would keep of the readings of all sites that can be read."""
-    whole = [one for one in made if one.has_times]
-    if not whole:
-        return None
-    first = whole[0]
-    unit = "decimal" if any(one.unit == "decimal" for one in whole) else first.unit
-    alike = [one for one in whole if {*one.variables} == {*first.variables}]
-    rows = (
-        (code, tick * (DECIMAL if unit == "decimal" and one.unit == "integer" else 1), is_there)
-        for one in alike
-        for code, tick, is_there in one.steps(first.variables)
-    )
-    return StepTable.of(first.variables, usual_steps(unit), rows)
-
-
-def _settle(needs: Sequence[Collected], table: StepTable) -> bool:
-    """Give the sites that need one a step, which is the same for all; False if there is none."""
-    if table.best is None:
-        return False
-    step = table.texts[table.best]
-    values = {"step": step, "part": float(table.kept[table.best])}
-    for one in needs:
-        one.layout = replace(one.layout, freq=step, irregular="average")
-        one.said.append(Finding("auto-step", "note", values, cure={"freq": step}))
-    return True
-
-
-def _one_step(
-    made: Sequence[Collected], layout: Layout
-) -> tuple[dict[Collected, Clock | None], DataError | None]:
-    """The clock of each site, and why they do not go together.
-
-    Sites whose step is a whole multiple of the finest one are on that, with rows in between.
-    """
-    clocks = {one: one.clock for one in made if not one.errors}
-    known = {one: clock for one, clock in clocks.items() if clock is not None and clock.step is not None}
-    different = tuple(dict.fromkeys(known.values()))
-    most = MOST_EMPTY + 1 if layout.gaps == "keep" and layout.way == "refuse" else 1
-    for finest in different:
-        steps = {clock: clock.steps_of(finest) for clock in different}
-        if all(0 < n <= most for n in steps.values()):
-            finer = {
-                one: replace(finest, every=steps[clock]) for one, clock in known.items() if steps[clock] > 1
-            }
-            return clocks | finer, None
-    for (one, a), (other, b) in combinations(known.items(), 2):
-        if a.steps_of(b) != 1:
-            return clocks, DataError(
-                f"site {one.name!r} has a row every {a.text} but site {other.name!r} every {b.text}, so one "
-                f"lag would mean different things; resample one of them, or give the expected step with {Given('freq')}.",
+def _of_two_steps(sites: Mapping[str, SiteData]) -> DataError | None:
+    """What to say of the first two sites whose steps differ, None if all have one."""
+    clocks = {
+        name: site.clock for name, site in sites.items() if isinstance(site, Site) and site.refused is None
+    }
+    known = ((name, clock) for name, clock in clocks.items() if clock is not None and clock.step is not None)
+    for (one, a), (other, b) in combinations(known, 2):
+        if not a.is_like(b):
+            return DataError(
+                f"site {one!r} has a row every {a.text} but site {other!r} every {b.text}, so one lag would mean different "
+                f"things; average them in steps of the longer one with {Given('freq')} and {Given('irregular', 'average')}.",
                 code="two-steps",
             )
-    return clocks, None
+    return None
 
 
 def aligned(

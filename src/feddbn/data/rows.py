@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
@@ -120,36 +120,13 @@ class Rows:
             self._files.pop(name)[0].unlink()
         self._parts = {name: parts for name, parts in self._parts.items() if name in kept}
 
-    def change(
-        self, name: str, function: Callable[[NDArray[Any]], NDArray[Any]], stop: int | None = None
-    ) -> None:
-        """Put other numbers into a column, up to a row."""
-        old, self._files = self._files.pop(name, None), dict(self._files)
-        if old is None:
-            whole = self.read(name)
-            self._parts[name] = [
-                np.concatenate([function(whole[:stop]), whole[stop:] if stop else whole[:0]])
-            ]
-            return
-        before = Rows(self.room)
-        before.n, before._files[name] = self.n, old
-        for start, end in self.chunks():
-            part = before.read(name, start, end)
-            n = len(part) if stop is None else min(max(stop - start, 0), len(part))
-            self._put(name, np.concatenate([function(part[:n]), part[n:]]))
-        before.keep(())
-
-    def take(self, order: NDArray[np.intp], is_empty: NDArray[np.bool_] | None = None) -> Rows:
-        """Return rows in another order; those that are `is_empty` have no values."""
+    def take(self, order: NDArray[np.intp]) -> Rows:
+        """Return rows in another order."""
         found = Rows(self.room)
         at_once = BATCH_ROWS if self.is_in_files else max(len(order), 1)
         for start in range(0, len(order), at_once):
             part = order[start : start + at_once]
-            columns = {name: self.pick(name, part) for name in (*self._parts, *self._files)}
-            if is_empty is not None:
-                now = is_empty[start : start + at_once]
-                columns["values"][now], columns["hollow"][now] = np.nan, True
-            found.append(**columns)
+            found.append(**{name: self.pick(name, part) for name in (*self._parts, *self._files)})
         return found
 
     def pick(self, name: str, order: NDArray[np.integer]) -> NDArray[Any]:

@@ -23,13 +23,13 @@ from feddbn.core.designs.cells import MappedSite
 from feddbn.core.designs.recordings import all_rows
 from feddbn.core.orders.hidden import HiddenDoubts
 from feddbn.core.penalised.path import RoundRecord, Status
+from feddbn.core.statistics.made_up import filled_in
 from feddbn.core.statistics.moments import Moments, dependences, safe_roots
 from feddbn.core.statistics.survey import FEWEST_SITES
 from feddbn.core.threads import one_thread
 from feddbn.data import SiteData, check_sites, read_sites, summary
 from feddbn.data.doubts import certain_doubts
 from feddbn.data.layout import Layout
-from feddbn.data.made_up import filled_in
 from feddbn.data.site import check_magnitudes, with_columns
 from feddbn.errors import (
     DataError,

@@ -12,13 +12,6 @@ from typing import Any
 from feddbn.errors import Given
 from feddbn.words import Card, Said, counted, names_of, percent, says, times, told
 
-_LEVELS = {
-    "binary": "has two values, like yes/no",
-    "count": "looks like a count: whole numbers from 0 on with a small mean",
-    "ordinal": "looks like codes, perhaps in an order",
-    "categorical": "looks like codes or names, perhaps without an order",
-    "positive": "is positive and skewed, and is less so on a log scale",
-}
 _SENTENCES = {
     "glued/blocks": (
         "{one} has {n_values} values, each in one block of rows. It seems to name several recordings in "
@@ -87,11 +80,6 @@ _SENTENCES = {
         "{usable} of {rows} rows can be used with {lags}: a row needs {needs} before it, and no gap in time between them.",
         "fill short gaps, choose columns with few gaps by {variables}, or give the right step with {freq}",
     ),
-    "coarser-rows": (
-        "rows are {own} apart, which is {every} steps of {step}. Empty rows were put between them. Effects over single steps "
-        "come from sites that measure every step.",
-        "{freq} sets another step for all",
-    ),
     "uneven-times": (
         "{share} of the times in {one} are off the step of {step}, by at most {most} of it. They count as regular.",
         "{cure} refuses such times, {fifth} allows a fifth of the step",
@@ -108,14 +96,6 @@ _SENTENCES = {
     "beyond-limits": (
         "{listed} lie beyond their limits and were left empty.",
         "check such cells, and change the limits with {as_limits} if the cells are right",
-    ),
-    "auto-step": (
-        "a time step of {step} was chosen: the longest common one that keeps most readings in separate rows ({part:.0%}).",
-        "set it with {cure}, so that it stays the same with other data and at every site",
-    ),
-    "steps": (
-        "readings are not equally far apart: {listed}.",
-        "{choice} takes one value per step",
     ),
     "all-rows/error": (
         "too few rows: {what}, of which at most {usable} can be used with {lags}. A network has {n_columns} columns "
@@ -237,19 +217,9 @@ def _own_parts(it: Said) -> dict[str, Any]:
         names = list(it["shares"])
         lost = ", ".join(f"{percent(it['shares'][name])} of {name!r}" for name in names[:3])
         more = f" and less of {len(names) - 3} more" if len(names) > 3 else ""
-        way = "`feddbn check` shows what other steps keep; take a finer one with"
-        return {
-            "lost": lost + more,
-            "finer": f"{way} {it.option('freq')}",
-        }
+        return {"lost": lost + more, "finer": f"take a finer step with {it.option('freq')}"}
     if code == "beyond-limits":
         return {"listed": ", ".join(f"{counted(n, 'cell')} of {name!r}" for name, n in it["cells"].items())}
-    if code == "steps":
-        # The step that is proposed, a finer and a coarser one.
-        step = it.finding.cure.get("freq")
-        middle = max((k for k, row in enumerate(it["steps"]) if row["step"] == step), default=1)
-        near = it["steps"][max(middle - 1, 0) : middle + 2]
-        return {"listed": "; ".join(map(_step_said, near)), "choice": it.option("freq")}
     if code == "units":
         factor, offset = it["factor"], it["offset"]
         formula = f"{factor:.4g} x" + (f" {'+' if offset > 0 else '-'} {abs(offset):.4g}" if offset else "")
@@ -260,15 +230,6 @@ def _own_parts(it: Said) -> dict[str, Any]:
     if code == "cycles":
         return {"listed": ", ".join(f"{period:.4g}" for period in it["periods"])}
     return {}
-
-
-def _step_said(row: dict[str, Any]) -> str:
-    """What a step keeps, and how full its rows are."""
-    shares = row["filled"]
-    low, high = (end(shares, key=shares.__getitem__) for end in (min, max))
-    often = f"{shares[high]:.0%} of the steps have {high!r}"
-    rarely = "" if low == high else f" and {shares[low]:.0%} {low!r}"
-    return f"steps of {row['step']} keep {row['kept']:.0%} of the readings apart, and {often}{rarely}"
 
 
 def _told(it: Said, found: str, cure: str) -> Card:
@@ -302,12 +263,6 @@ def _missing(it: Said) -> Card:
     )
 
 
-@says("kinds")
-def _kinds(it: Said) -> Card:
-    found = "; ".join(f"{name!r} {_LEVELS[_kind_of(said)]}" for name, said in it["kinds"].items())
-    return _told(it, f"{found}.", f"{_declared(it)}; other methods treat them as numbers and refuse text")
-
-
 @says("kinds-somewhere")
 def _kinds_somewhere(it: Said) -> Card:
     said = []
@@ -316,12 +271,6 @@ def _kinds_somewhere(it: Said) -> Card:
         said += [f"{names_of(names)} with {what} only"] if names else []
     cure = f"{_declared(it)}; other methods treat them as numbers" if it.finding.cure else ""
     return _told(it, f"{' and '.join(said)}.", cure)
-
-
-def _kind_of(said: Any) -> str:
-    return (
-        "categorical" if isinstance(said, list) else said if isinstance(said, str) else str(next(iter(said)))
-    )
 
 
 def _declared(it: Said) -> str:

@@ -206,7 +206,6 @@ def test_yes_no_codes_and_counts_are_told():
     found = {(one.code, one.level, one.about) for one in check(data)}
     assert found == {
         ("kinds-as-lines", "warning", ("alarm", "calls", "room")),
-        ("kinds", "note", ("alarm", "calls", "room")),
     }
 
 

@@ -169,7 +169,7 @@ def test_rows_with_missing_values_split_segments_and_are_counted() -> None:
     assert lengths(site) == [[2, 3]]
     assert site.n_dropped_rows == 3
     assert all(block.starts_segment for recording in site.recordings() for block in recording.blocks())
-    with refused(DataError, "'recording-0' of site 'A'", "'a' at row 0", code="missing-value"):
+    with refused(DataError, "site 'A'", "'a' at row 0", code="missing-value"):
         read_sites({"A": table}, missing="error")
 
 
@@ -180,7 +180,7 @@ def test_labels_stay_with_their_rows_and_are_no_variable() -> None:
     assert site.variables == ("a", "b")
     assert [block.labels.tolist() for block in blocks] == [["on", "on"], ["off", "off"]]
     assert site.n_dropped_rows == 1
-    with refused(DataError, "'recording-0' of site 'A'", "row 2", code="missing-label"):
+    with refused(DataError, "site 'A'", "row 2", code="missing-label"):
         read_sites({"A": table}, label="phase", missing="error")
 
 
@@ -188,7 +188,7 @@ def test_infinite_values_are_always_refused() -> None:
     table = frame(4)
     table.loc[2, "b"] = np.inf
     for missing in ("drop", "keep"):
-        with refused(DataError, "'recording-0' of site 'A'", "'b' at row 2", code="infinite"):
+        with refused(DataError, "site 'A'", "'b' at row 2", code="infinite"):
             read_sites({"A": table}, missing=missing)
 
 

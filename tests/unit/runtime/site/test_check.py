@@ -336,7 +336,7 @@ def test_times_are_read_as_the_settings_say(tmp_path):
         ('time = "when"\n', "0.5", "freq = '0.5'"),
         ('time = "when"\n', "2h", ""),
         ('time = "when"\n', "120min", ""),
-        ('time = "when"\nfreq = "1h"\n', "1h", ""),
+        ('time = "when"\nfreq = "1h"\nirregular = "average"\n', "1h", ""),
         ('time = "when"\n', "", ""),
     ],
 )
