@@ -18,10 +18,10 @@ import numpy as np
 from feddbn.core.arrays import BoolArray
 from feddbn.core.designs.cells import BoundedSite, MappedSite
 from feddbn.core.statistics.diagnostics import slow_findings
+from feddbn.core.statistics.enough import ROWS_PER_COLUMN, rows_level
 from feddbn.core.statistics.moments import Moments, correlations
 from feddbn.core.statistics.survey import FEWEST_SITES
 from feddbn.data import SiteData, check_sites
-from feddbn.data.checks import ROWS_PER_COLUMN, rows_level
 from feddbn.data.described import layouts
 from feddbn.data.doubts import doubts
 from feddbn.data.layout import Layout

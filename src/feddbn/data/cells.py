@@ -16,15 +16,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from feddbn.core.arrays import FloatArray, rows_in_cache
+from feddbn.core.arrays import FloatArray
 from feddbn.core.kinds import Kind
 from feddbn.data.kinds import refuse_misfits
 from feddbn.data.times import ways_of_dates
 from feddbn.errors import DataError, Given
 
 __all__ = ["Cells", "names_of_keys", "positions", "read_cells", "with_levels"]
-
-_LONG = 4096
 
 
 @dataclass(frozen=True)
@@ -70,7 +68,7 @@ def read_cells(
     texts: dict[int, pd.Series] = {}
     errors: list[DataError] = []
     if not with_levels(own) and all(_is_plain(dtype) for dtype in chosen.dtypes):
-        values = _plain(chosen)
+        values = np.array(chosen.to_numpy(dtype=np.float64), order="C")
     else:
         values = np.empty(chosen.shape)
         for j, name in enumerate(names):
@@ -105,20 +103,6 @@ def _is_number(column: pd.Series) -> bool:
 
 def _is_plain(dtype: object) -> bool:
     return isinstance(dtype, np.dtype) and dtype.kind in "fiub"
-
-
-def _plain(frame: pd.DataFrame) -> FloatArray:
-    """(n, d) numbers of plain columns; those of a long table are copied some rows of all of them at a time."""
-    n, d = frame.shape
-    if n < _LONG:
-        return np.array(frame.to_numpy(dtype=np.float64), order="C")
-    values, at_once = np.empty((n, d)), rows_in_cache(d)
-    columns = [frame.iloc[:, j].to_numpy() for j in range(d)]
-    for start in range(0, n, at_once):
-        rows = slice(start, start + at_once)
-        for j, column in enumerate(columns):
-            values[rows, j] = column[rows]
-    return values
 
 
 def _no_level(column: pd.Series, kind: Kind, strange: str, where: str) -> DataError:

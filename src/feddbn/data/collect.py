@@ -111,7 +111,7 @@ class Collected:
         else:
             part.layout.require_same(part.variables, self.variables, part.where, "its first recording")
         if part.layout.names is not None:
-            self.names |= {one: k for k, (_, one) in enumerate(part.layout.sources_of(part.variables))}
+            self.names |= {one: k for k, one in part.layout.sources_of(part.variables)}
 
     def _begin_counts(self, others: Sequence[str] = ()) -> None:
         assert self._part is not None
@@ -176,8 +176,8 @@ class Collected:
         within = values if layout.gathers else layout.plausible(values, part.variables)
         self.errors += [*cells.errors, *self._odd_cells(within, frame, part)]
         if layout.gathers:
-            at, source = np.nonzero(~np.isnan(values))
-            self._add_readings({k: v[at] for k, v in columns.items()}, source, values[at, source])
+            at, variable = np.nonzero(~np.isnan(values))
+            self._add_readings({k: v[at] for k, v in columns.items()}, variable, values[at, variable])
             return
         if within is not values:
             self._beyond += (np.isnan(within) & ~np.isnan(values)).sum(axis=0)
@@ -232,25 +232,24 @@ class Collected:
             for name in names.dropna():
                 self.names.setdefault(name, len(self.names))
         # A line without a name has the code -1, which is the last place.
-        source = np.array([*(self.names.get(name, -1) for name in names), -1])[which]
-        at = np.flatnonzero(source >= 0)
-        owners = [part.variables[k] for k, _ in layout.sources_of(part.variables)] or [*self.names]
-        variable = np.array(owners, dtype=object)[source[at]]
+        variable = np.array([*(self.names.get(name, -1) for name in names), -1])[which]
+        at = np.flatnonzero(variable >= 0)
+        named = np.array(part.variables or [*self.names], dtype=object)[variable[at]]
         try:
-            values = numbers_of(frame[layout.values].iloc[at], variable, layout, part.where)
+            values = numbers_of(frame[layout.values].iloc[at], named, layout, part.where)
         except DataError as error:
             self.errors.append(error)
             return
         there = ~np.isnan(values)
         at, values = at[there], values[there]
-        self._add_readings({k: v[at] for k, v in columns.items()}, source[at], values)
+        self._add_readings({k: v[at] for k, v in columns.items()}, variable[at], values)
 
     def _add_readings(
-        self, columns: dict[str, NDArray[Any]], source: NDArray[np.integer], values: FloatArray
+        self, columns: dict[str, NDArray[Any]], variable: NDArray[np.integer], values: FloatArray
     ) -> None:
         columns.pop("unlabelled", None)
         if not self.errors:
-            self.rows.append(**columns, source=source.astype(np.int32), value=values)
+            self.rows.append(**columns, variable=variable.astype(np.int32), value=values)
 
     # ---- the site
 
@@ -295,7 +294,7 @@ class Collected:
         """Variables are those that were asked for, or all names in the order of the alphabet."""
         layout = self.layout
         if layout.variables is not None:
-            layout.require_sources(self._seen, self.where, f"readings in column {layout.names!r} of")
+            layout.require_sources(self._seen, f"column {layout.names!r} of {self.where}")
             return
         clash = sorted({*self.names} & {*layout.kept_keys})
         if clash or not self.names:
@@ -378,12 +377,12 @@ class Collected:
         rows, starts, ranks = self.rows, [0], self._ranks()
         at_once = _AT_ONCE if rows.is_in_files else rows.n
         starts += [begin for begin in self._begins().tolist() if begin - starts[-1] >= at_once]
-        owner = np.array([k for k, _ in self.layout.sources_of(self.variables)], dtype=np.int32)
+        place = np.arange(len(self.variables))
         if self.layout.names is not None and self.layout.variables is None:
             # Names were numbered as they came.
-            owner = np.array([self.variables.index(name) for name in self.names], dtype=np.int32)
+            place = np.array([self.variables.index(name) for name in self.names])
         for start, stop in pairwise([*starts, rows.n]):
-            variable = owner[rows.read("source", start, stop)]
+            variable = place[rows.read("variable", start, stop)]
             value = self.layout.plausible(rows.read("value", start, stop), self.variables, variable)
             is_in = ~np.isnan(value)
             beyond = np.bincount(variable[~is_in], minlength=len(self.variables))

@@ -10,7 +10,6 @@ from __future__ import annotations
 import codecs
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -18,12 +17,11 @@ from numpy.typing import NDArray
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.kinds import Kind
-from feddbn.data.cells import with_levels
 from feddbn.data.kinds import read_kinds
 from feddbn.data.sources import Change, changed, read_limits, read_units, read_variables
-from feddbn.data.times import Clock, Freq, check_jitter, clock_of
+from feddbn.data.times import Clock, Freq, clock_of
 from feddbn.errors import DataError, Given, ParameterError
-from feddbn.settings import Rule, Settings, flag, nothing, setting, text, word
+from feddbn.settings import Rule, Settings, flag, nothing, number, setting, text, word
 
 __all__ = [
     "ROW_TIMES",
@@ -152,7 +150,7 @@ class Layout(Settings):
     )
     jitter: float | None = setting(
         None,
-        _anything("a share"),
+        number(0, below=0.5) | nothing(),
         "Allowed deviation of the distance between neighbouring rows, as a share of the time step, below 0.5. By default "
         "0.05; the site reports if it was needed. 0 allows no deviation.",
     )
@@ -199,7 +197,8 @@ class Layout(Settings):
                 f"{Given('variables', self.variables)} must be a list of column names, such as [{self.variables!r}]."
             )
         is_table = isinstance(self.variables, Mapping)
-        said, units, limits = read_variables((self.variables if is_table else self.sources) or {})
+        table: Any = self.variables if is_table else self.sources
+        said, units, limits = read_variables(table or {})
         object.__setattr__(self, "sources", said)
         object.__setattr__(self, "limits", {**read_limits(self.limits), **read_limits(limits)})
         object.__setattr__(self, "units", {**read_units(self.units), **read_units(units)})
@@ -233,7 +232,6 @@ class Layout(Settings):
                     f"{Given('variables')} contains {quoted(clash)}, which has another role already."
                 )
         _ = self.clock
-        check_jitter(self.jitter)
         object.__setattr__(self, "kinds", _declared_kinds(self.kinds))
 
     @property
@@ -276,17 +274,6 @@ class Layout(Settings):
         return changed(values, [self.units.get(name, Change()) for name in variables], limits, which)
 
     @property
-    def text_columns(self) -> tuple[str, ...]:
-        """Columns that are read as text, whatever they look like: names and levels."""
-        names = [name for name in (self.site, self.series, self.names) if name is not None]
-        return (*names, *with_levels(self.kinds))
-
-    @property
-    def level_names(self) -> dict[str, tuple[str, ...]]:
-        """Variable -> names of its levels, where these are declared."""
-        return {name: kind.levels for name, kind in with_levels(self.kinds).items()}
-
-    @property
     def clock(self) -> Clock | None:
         """The clock that freq= asks for, or None."""
         return None if self.freq is None else clock_of(self.freq)
@@ -294,7 +281,7 @@ class Layout(Settings):
     @property
     def tolerance(self) -> float:
         """By which share of the step a distance in time may be off."""
-        return check_jitter(self.jitter)
+        return 0.05 if self.jitter is None else self.jitter
 
     def require_keys(self, columns: Sequence[str], where: str) -> None:
         """Raise if a column named by an argument is not there."""
@@ -308,48 +295,39 @@ class Layout(Settings):
     def choose_variables(self, columns: Sequence[str], where: str) -> tuple[str, ...]:
         """Return the variables among these columns: those asked for, or all that are nothing else."""
         if self.variables is not None:
-            self.require_sources(columns, where, "column")
+            self.require_sources(columns, where)
             return tuple(self.variables)
         rest = tuple(name for name in columns if name not in self.keys.values())
         if not rest:
             raise DataError(f"{where} has no column left for variables; its columns are {quoted(columns)}.")
-        if any(name == "" or name.startswith("Unnamed: ") for name in rest):
+        if any(name.startswith("Unnamed: ") for name in rest):
             raise DataError(
-                f"{where} has a column without a name, perhaps a saved row index; write the file without the "
-                "index "
+                f"{where} has a column without a name, perhaps a saved row index; write the file without it "
                 f"(index=False), or choose columns with {Given('variables')}."
             )
         return rest
 
-    def require_sources(self, found: Collection[str], where: str, what: str) -> None:
+    def require_sources(self, found: Collection[str], where: str) -> None:
         """Raise unless every chosen variable is among the names that a table has."""
         names = {name: [one for _, one in self.sources_of([name])] for name in self.variables or ()}
         lacking = [one for several in names.values() if not {*several} & {*found} for one in several]
         if lacking:
-            near = {name: get_close_matches(name, found, n=2) for name in lacking}
-            meant = "; ".join(f"for {name!r} perhaps {quoted(one)}" for name, one in near.items() if one)
             raise DataError(
-                f"{where} lacks {_columns(lacking) if what == 'column' else f'{what} {quoted(lacking)}'}, which "
-                f"{Given('variables')} asks for; it has {quoted(sorted(found))}{f' ({meant})' if meant else ''}.",
+                f"{where} lacks {quoted(lacking)}, which {Given('variables')} asks for; it has {quoted(sorted(found), 30)}.",
                 code="no-source",
-                lacking=tuple(lacking),
             )
 
     def require_same(
         self, variables: Sequence[str], reference: Sequence[str], where: str, other: str
     ) -> None:
         """Raise unless both have the same variables; their order does not matter."""
-        lacking = [name for name in reference if name not in variables]
-        extra = [name for name in variables if name not in reference]
-        if lacking or extra:
-            parts = []
-            if lacking:
-                parts.append(f"lacks {_columns(lacking)}")
-            if extra:
-                parts.append(f"has the extra {_columns(extra)}")
+        sides = [sorted({*one} - {*its}) for one, its in ((variables, reference), (reference, variables))]
+        if any(sides):
+            said = " and ".join(
+                f"{side} has {quoted(own)}" for side, own in zip((where, other), sides, strict=True) if own
+            )
             raise DataError(
-                f"{where} {' and '.join(parts)} compared with {other}; give all sites the same variables, "
-                f"or choose common ones with {Given('variables')}."
+                f"{where} and {other} have different variables: {said} alone; choose common ones with {Given('variables')}."
             )
 
 
@@ -357,10 +335,6 @@ def quoted(names: Sequence[object], most: int = 10) -> str:
     """Return names in quotes, the first ten of them."""
     shown = ", ".join(repr(str(name)) for name in names[:most])
     return shown + (f" and {len(names) - most} more" if len(names) > most else "")
-
-
-def _columns(names: Sequence[str]) -> str:
-    return f"column{'' if len(names) == 1 else 's'} {quoted(names)}"
 
 
 def unnamed(d: int) -> tuple[str, ...]:

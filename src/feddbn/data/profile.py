@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.designs.recordings import SiteData
-from feddbn.data.times import read_times, ways_of_dates
 
 __all__ = ["Profile", "profile_of"]
 
@@ -49,8 +48,8 @@ class Profile:
         self.name, self.columns, self.chosen = name, columns, chosen
         self.index, self.is_timed = index, is_timed
         self.place = {column: j for j, column in enumerate(columns)}
-        self.n_rows, self.is_date = 0, np.zeros(d, dtype=bool)
-        self.n_missing, self.n_text, self.n_numbers = (np.zeros(d, dtype=np.int64) for _ in range(3))
+        self.n_rows = 0
+        self.n_missing, self.n_text = np.zeros(d, dtype=np.int64), np.zeros(d, dtype=np.int64)
         self.lowest, self.highest = np.full(d, np.inf), np.full(d, -np.inf)
         self._sizes: dict[int, int] = {}
         self._heads: dict[int, list[FloatArray]] = {}
@@ -61,21 +60,19 @@ class Profile:
         n = len(values)
         if not n:
             return
-        codes = self._read_texts(values, texts) if texts else values
+        codes = values.copy() if texts else values
         with np.errstate(invalid="ignore", over="ignore"):
             is_finite = bool(np.isfinite(values.sum()))
         if not is_finite:
             absent = np.isnan(values)
-            n_text = np.zeros(len(self.columns), dtype=np.int64)
             for j, column in texts.items():
-                n_text[j] = int((absent[:, j] & ~column.isna().to_numpy()).sum())
-            self.n_text += n_text
-            self.n_missing += absent.sum(axis=0) - n_text
-            self.n_numbers += np.isfinite(values).sum(axis=0)
-            if np.isinf(values).any():
-                values = np.where(np.isinf(values), np.nan, values)
-        else:
-            self.n_numbers += n
+                # Texts are coded by their order, so that their changes, and dates that rise, can be seen.
+                is_text = absent[:, j] & column.notna().to_numpy()
+                codes[is_text, j] = pd.factorize(column.astype(str), sort=True)[0][is_text]
+                self.n_text[j] += is_text.sum()
+                absent[is_text, j] = False
+            self.n_missing += absent.sum(axis=0)
+            values = np.where(np.isinf(values), np.nan, values)
         self.n_rows += n
         self.lowest = np.fmin(self.lowest, np.fmin.reduce(values, axis=0))
         self.highest = np.fmax(self.highest, np.fmax.reduce(values, axis=0))
@@ -89,21 +86,6 @@ class Profile:
                 self._heads.setdefault(recording, []).append(codes[start : start + room])
                 self._room -= room
 
-    def _read_texts(self, values: FloatArray, texts: Mapping[int, pd.Series]) -> FloatArray:
-        """Values with dates as seconds, and other texts coded by numbers, so that their changes can be seen."""
-        codes = values.copy()
-        for j, column in texts.items():
-            present = column.notna().to_numpy()
-            ways = ways_of_dates(column)
-            if ways:
-                self.is_date[j] = True
-                ticks = read_times(column[present], "", ways[0]).ticks
-                values[present, j] = codes[present, j] = ticks / 1e9
-                continue
-            is_text = np.isnan(values[:, j]) & present
-            codes[is_text, j] = pd.factorize(column.astype(str))[0][is_text]
-        return codes
-
     @cached_property
     def heads(self) -> list[FloatArray]:
         """The first rows (m, d) of recordings; text is coded by whole numbers."""
@@ -114,10 +96,15 @@ class Profile:
         j = self.place[column]
         return np.concatenate([one[:, j] for one in self.heads]) if self.heads else np.zeros(0)
 
+    @property
+    def n_numbers(self) -> NDArray[np.int64]:
+        """(d,) how many cells hold numbers."""
+        return np.asarray(self.n_rows - self.n_missing - self.n_text)
+
     @cached_property
     def numeric(self) -> tuple[str, ...]:
         """The chosen columns that hold numbers only."""
-        is_number = (self.n_text == 0) & (self.n_numbers > 0) & ~self.is_date
+        is_number = (self.n_text == 0) & (self.n_numbers > 0)
         return tuple(name for name in self.chosen if is_number[self.place[name]])
 
     @property

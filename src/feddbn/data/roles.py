@@ -58,22 +58,23 @@ def role(x: FloatArray) -> Role | None:
 
 def check_keys(site: Profile) -> list[Finding]:
     """Return the findings about columns of a site that seem to be its time, or the names of its recordings."""
-    roles, changes = _roles(site), _changes(site)
-    out: list[Finding] = []
-    paired: set[str] = set()
-    for counter in [name for name, found in roles.items() if found.kind == "counter"]:
+    roles, out = _roles(site), list[Finding]()
+    counter = next((name for name, found in roles.items() if found.kind == "counter"), None)
+    if counter is not None:
         starts = roles[counter].starts
-        names = [c for c, at in changes.items() if c != counter and np.array_equal(at, starts)]
-        blocks = [c for c, found in roles.items() if found.kind == "blocks" and c not in names]
-        outer = [c for c in blocks if np.isin(roles[c].starts, starts).all()]
-        if names or outer:
-            # `names` change exactly where the counter starts again, `outer` at some of these places.
-            said = [*zip(("site",), outer, strict=False), *zip(("series",), names, strict=False)]
-            about = (*names[:1], *outer[:1], counter)
+        head = next(one for one in site.heads if len(one) >= _SHORTEST_KEY)
+        changes = {name: np.flatnonzero(np.diff(head[:, j]) != 0) + 1 for name, j in site.place.items()}
+        # Names change where the counter starts again; those of sites at some of these places only.
+        names = [
+            name for name, at in changes.items() if name != counter and len(at) and np.isin(at, starts).all()
+        ]
+        names.sort(key=lambda name: -len(changes[name]))
+        if names:
+            cure = {**dict(zip(("series", "site"), names, strict=False)), "time": counter}
             values = {"site": site.name, "how": "names", "n_starts": len(starts)}
-            out.append(Finding("glued", "warning", values, about, {**dict(said), "time": counter}))
-            paired |= {counter, *names, *outer}
-    return [*out, *(one for name in roles if name not in paired for one in _finding(site, name, roles[name]))]
+            out.append(Finding("glued", "warning", values, (*names[:2], counter), cure))
+            roles = {name: found for name, found in roles.items() if name not in (counter, *names)}
+    return [*out, *(one for name, found in roles.items() for one in _finding(site, name, found))]
 
 
 def _finding(site: Profile, name: str, found: Role) -> list[Finding]:
@@ -98,14 +99,6 @@ def _finding(site: Profile, name: str, found: Role) -> list[Finding]:
     if found.kind == "shuffled":
         return [Finding("shuffled-time", "warning", where, (name,), {**time, "sort": True})]
     return [Finding("undeclared-time", "warning", where, (name,), time)]
-
-
-def _changes(site: Profile) -> dict[str, NDArray[np.intp]]:
-    """Return column -> rows of the first long recording at which it changes."""
-    one = next((one for one in site.heads if len(one) >= _SHORTEST_KEY), None)
-    if one is None:
-        return {}
-    return {name: np.flatnonzero(np.diff(one[:, j]) != 0) + 1 for name, j in site.place.items()}
 
 
 def _roles(site: Profile) -> dict[str, Role]:

@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from importlib.resources import files
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from feddbn.core.arrays import FloatArray
-from feddbn.data.plausible import PLAUSIBLE
 from feddbn.data.units import conversion
 from feddbn.errors import Given, ParameterError
 from feddbn.settings import is_number, shown, word
 
-__all__ = ["Change", "Limits", "changed", "read_limits", "read_units", "read_variables"]
+__all__ = ["PLAUSIBLE", "Change", "Limits", "changed", "read_limits", "read_units", "read_variables"]
 
 Limits = dict[str, tuple[float, float]]
+PLAUSIBLE: Mapping[str, Mapping[str, tuple[float, float]]] = tomllib.loads(
+    files("feddbn.data").joinpath("plausible.toml").read_text(encoding="utf-8")
+)
+"""Word -> variable -> lowest and highest plausible value: tables of limits that are ready for use.
+
+Examples
+--------
+>>> from feddbn.data import PLAUSIBLE
+>>> PLAUSIBLE["adult-icu"]["heart_rate"]
+[0, 300]
+"""
 _SAID = ("name", "unit", "to", "factor", "offset", "limits")
 
 

@@ -21,6 +21,7 @@ import narwhals as nw
 import numpy as np
 import pandas as pd
 
+from feddbn.data.cells import with_levels
 from feddbn.data.layout import Layout, quoted, unnamed
 from feddbn.data.rows import BATCH_ROWS
 from feddbn.errors import DataError, FeddbnError, FileError, Given, MissingExtra, ParameterError, reading
@@ -348,12 +349,13 @@ def _of_text(path: Path, where: str, layout: Layout) -> Table:
         said = f"{where} has values in its first line; write a line with the names of the columns above it."
         raise DataError(said, code="header")
     names = tuple(name or f"Unnamed: {j}" for j, name in enumerate(names))
-    words = {name: _EMPTY - {*levels} for name, levels in layout.level_names.items()}
+    words = {name: _EMPTY - {*kind.levels} for name, kind in with_levels(layout.kinds).items()}
+    names_in = [name for name in (layout.site, layout.series, layout.names) if name is not None]
     empty = {name: sorted(words.get(name, _EMPTY)) for name in names} if words else None
     plain |= {
         "na_values": empty,
         "keep_default_na": not words,
-        "dtype": dict.fromkeys(layout.text_columns, str),
+        "dtype": dict.fromkeys([*names_in, *words], str),
     }
 
     def opened(columns: list[str]) -> Frames:

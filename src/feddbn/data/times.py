@@ -30,14 +30,12 @@ from numpy.typing import NDArray
 
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import DataError, Given, ParameterError
-from feddbn.settings import number
 
 __all__ = [
     "Clock",
     "Freq",
     "StepCounter",
     "Times",
-    "check_jitter",
     "clock_of",
     "read_times",
     "steps_between",
@@ -320,20 +318,6 @@ def _plain(step: float, unit: str) -> float:
         if nearest > 0 and abs(nearest - step) <= _NEAR * step:
             return nearest
     return round(step) if unit == "instant" else step
-
-
-DEFAULT_JITTER = 0.05
-
-
-def check_jitter(jitter: float | None) -> float:
-    """Return the share of the step by which a distance may be off; None is the default."""
-    if jitter is None:
-        return DEFAULT_JITTER
-    if not number(0, below=0.5).holds(jitter):
-        raise ParameterError(
-            f"{Given('jitter', jitter)} must be a share of the step of at least 0 and less than 0.5, such as 0.1."
-        )
-    return float(jitter)
 
 
 def steps_between(ticks: Ticks, step: float, jitter: float) -> tuple[IntArray, NDArray[np.bool_]]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from feddbn.data.checks import rows_doubt
+from feddbn.core.statistics.enough import rows_doubt
 from feddbn.findings import Finding, Findings
 from feddbn.results.remarks import GRAVE
 
