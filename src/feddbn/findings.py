@@ -26,7 +26,7 @@ HARM = (
     # Rows are not what they seem, or hardly any is used.
     *("refused", "too-few-rows", "data-do-not-tell", "usable-rows", "edges-differ"),
     # Columns are not what they seem.
-    *("mixed-columns", "other-units", "units", "definition-far"),
+    *("mixed-columns", "other-units", "definition-far"),
     # Rows do not follow each other as they seem to.
     *("shuffled-time", "glued", "undeclared-time", "ignored-index", "slower-rows"),
     # Cells are not measured.

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from feddbn.core.arrays import FloatArray
 from feddbn.core.kinds import Kind
 from feddbn.data.kinds import refuse_misfits
-from feddbn.data.times import ways_of_dates
+from feddbn.data.times import are_dates
 from feddbn.errors import DataError, Given
 
 __all__ = ["Cells", "names_of_keys", "positions", "read_cells", "with_levels"]
@@ -115,16 +115,15 @@ def _no_level(column: pd.Series, kind: Kind, strange: str, where: str) -> DataEr
 
 def _no_numbers(columns: Sequence[pd.Series], where: str) -> DataError:
     """What to say of columns that are not numeric, first of dates: a cell that is none, and what may be done."""
-    ways = {str(column.name): ways_of_dates(column) for column in columns}
-    column = next((one for one in columns if ways[str(one.name)]), columns[0])
-    others = len(columns) - 1
-    said = f"{where} has column {column.name!r}{f' (and {others} more)' if others else ''}, which"
-    about: dict[str, Any] = {"columns": tuple(ways)}
-    if ways[str(column.name)]:
-        first = [f"{Given('day_first', way)}" for way in ways[str(column.name)] if way is not None]
-        said += f" holds dates; give {Given('time', str(column.name))}{' and ' if first else ''}{' or '.join(first)} "
-        said += f"if it is the time of the rows, or leave it out with {Given('variables')}."
-        return DataError(said, code="not-numeric", cure={"time": str(column.name)}, **about)
+    dates = [column for column in columns if are_dates(column)]
+    column = (dates or columns)[0]
+    more = f" (and {len(columns) - 1} more)" if len(columns) > 1 else ""
+    said = f"{where} has column {column.name!r}{more}, which"
+    about: dict[str, Any] = {"columns": tuple(str(one.name) for one in columns)}
+    if dates:
+        about["cure"] = {"time": str(column.name)}
+        said += f" holds dates; give {Given('time', str(column.name))} if it is the time of the rows, or leave it out with "
+        return DataError(f"{said}{Given('variables')}.", code="not-numeric", **about)
     texts = column.dropna().astype(str)
     strange = texts[pd.to_numeric(texts, errors="coerce").isna()]
     cure = f"declare its levels with {Given('kinds')} for a method that knows kinds (MixedDBN)"

@@ -6,7 +6,7 @@ profile is whole. Rows are kept in memory or in files (`rows.Room`); a table is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -72,11 +72,10 @@ class Part:
         keys = [name for name in self.layout.keys.values() if name is not None]
         found = {one: self.variables[k] for k, one in self.layout.sources_of(self.variables)}
         wanted = keys if self.layout.names is not None else [*dict.fromkeys([*found, *self.others, *keys])]
-        is_renamed = self.layout.names is None and bool(self.layout.sources)
         before = 0
         for frame in self.table.frames(wanted):
             frame = frame.set_axis(pd.RangeIndex(before, before + len(frame)))
-            yield frame.rename(columns=found) if is_renamed else frame
+            yield frame if self.layout.names is not None else frame.rename(columns=found)
             before += len(frame)
 
 
@@ -165,8 +164,8 @@ class Collected:
         elif layout.label is not None:
             found["label"] = frame[layout.label].to_numpy()
             found["unlabelled"] = frame[layout.label].isna().to_numpy()
-            if layout.gaps == "error" and found["unlabelled"].any():
-                raise _odd_cell("a missing label", layout.label, frame, found["unlabelled"], where)
+            if layout.gaps == "error":
+                self.errors += _odd_cells("a missing label", found["unlabelled"], frame, part)
         return found
 
     def _feed_rows(self, frame: pd.DataFrame, part: Part, columns: dict[str, NDArray[Any]]) -> None:
@@ -174,53 +173,35 @@ class Collected:
         cells = read_cells(frame, part.variables, layout.kinds, part.where, part.others)
         values = cells.values[:, :d]
         within = values if layout.gathers else layout.plausible(values, part.variables)
-        self.errors += [*cells.errors, *self._odd_cells(within, frame, part)]
+        hollow = columns.get("unlabelled", np.zeros(len(frame), dtype=bool))
+        self.errors += cells.errors
+        # One finite total proves that every value is finite, without an (n, d) mask; the reverse need not hold.
+        with np.errstate(invalid="ignore", over="ignore"):
+            is_finite = bool(np.isfinite(within.sum()))
+        if not is_finite:
+            absent = np.isnan(within)
+            self.errors += _odd_cells("an infinite value", np.isinf(within), frame, part)
+            if layout.gaps == "error" and not layout.gathers:
+                self.errors += _odd_cells("a missing value", absent, frame, part)
+            hollow = hollow | (absent.all(axis=1) if layout.gaps == "keep" else absent.any(axis=1))
         if layout.gathers:
             at, variable = np.nonzero(~np.isnan(values))
             self._add_readings({k: v[at] for k, v in columns.items()}, variable, values[at, variable])
             return
         if within is not values:
             self._beyond += (np.isnan(within) & ~np.isnan(values)).sum(axis=0)
-        code, texts = columns["code"], cells.texts
-        shown = np.concatenate([within, cells.values[:, d:]], axis=1) if part.others else within
-        if (np.diff(code) < 0).any():
-            order = np.argsort(code, kind="stable")
-            within, shown, columns = (
-                within[order],
-                shown[order],
-                {name: one[order] for name, one in columns.items()},
-            )
+        shown, texts = within, cells.texts
+        if part.others:
+            shown = np.concatenate([within, cells.values[:, d:]], axis=1)
+        columns |= {"hollow": hollow, "values": within}
+        if (np.diff(columns["code"]) < 0).any():
+            order = np.argsort(columns["code"], kind="stable")
+            shown, columns = shown[order], {name: one[order] for name, one in columns.items()}
             texts = {j: one.iloc[order] for j, one in texts.items()}
         assert self.profile is not None
         self.profile.feed(shown, columns["code"], texts)
         if not self.errors:
-            hollow = self._hollow(within, columns)
-            self.rows.append(**columns, hollow=hollow, values=np.ascontiguousarray(within))
-
-    def _odd_cells(self, values: FloatArray, frame: pd.DataFrame, part: Part) -> Iterator[DataError]:
-        """What to say of the first cell of each kind that must not be."""
-        # One finite total proves that every value is finite, without an (n, d) mask; the reverse need not hold.
-        with np.errstate(invalid="ignore", over="ignore"):
-            if np.isfinite(values.sum()):
-                return
-        odd = {"an infinite value": np.isinf(values)}
-        if self.layout.gaps == "error" and not self.layout.gathers:
-            odd["a missing value"] = np.isnan(values)
-        for what, cells in odd.items():
-            if cells.any():
-                column = part.variables[int(np.argwhere(cells)[0, 1])]
-                yield _odd_cell(what, column, frame, np.asarray(cells.any(axis=1)), part.where)
-
-    def _hollow(self, values: FloatArray, columns: Mapping[str, NDArray[Any]]) -> NDArray[np.bool_]:
-        """(n,) rows that can neither begin nor end a segment."""
-        unlabelled = columns.get("unlabelled", np.zeros(len(values), dtype=bool))
-        with np.errstate(invalid="ignore", over="ignore"):
-            if np.isfinite(values.sum()):
-                return unlabelled
-        absent = np.isnan(values)
-        return np.asarray(
-            unlabelled | (absent.all(axis=1) if self.layout.gaps == "keep" else absent.any(axis=1))
-        )
+            self.rows.append(**{**columns, "values": np.ascontiguousarray(columns["values"])})
 
     def _feed_readings(self, frame: pd.DataFrame, part: Part, columns: dict[str, NDArray[Any]]) -> None:
         """Take lines of which each names a variable and has its value."""
@@ -341,12 +322,7 @@ class Collected:
             is_first = np.zeros(stop - before, dtype=bool)
             is_first[begins[(begins >= before) & (begins < stop)] - before] = True
             counter.feed(self.rows.read("tick", before, stop), is_first)
-        clock = declared or counter.clock(layout.tolerance)
-        uneven = counter.unevenness(clock, layout.tolerance) if layout.jitter is None else None
-        if uneven is not None:
-            values = {"share": uneven[0], "most": uneven[1], "step": clock.text}
-            self.said.append(Finding("uneven-times", "note", values, (layout.time,), {"jitter": 0}))
-        return clock
+        return declared or counter.clock(layout.tolerance)
 
     def _average(self, clock: Clock | None) -> None:
         """Put rows in the place of readings: one for each step of a clock, or for each time."""
@@ -478,11 +454,12 @@ def _recording(
     return Recording(name, stored if rows.is_in_files else tuple(stored), known, end, last)
 
 
-def _odd_cell(what: str, column: str, frame: pd.DataFrame, rows: NDArray[np.bool_], where: str) -> DataError:
-    """What to say of a cell that must not be, in the first of some rows."""
-    row = frame.index[int(np.flatnonzero(rows)[0])]
+def _odd_cells(what: str, cells: NDArray[np.bool_], frame: pd.DataFrame, part: Part) -> list[DataError]:
+    """What to say of the first cell that must not be; of labels if `cells` are (n,)."""
+    if not cells.any():
+        return []
+    row, *column = (int(one) for one in np.argwhere(cells)[0])
+    name = part.variables[column[0]] if column else part.layout.label
     cure = "leave it empty" if what == "an infinite value" else f"fill it, or use {Given('missing', 'drop')}"
-    code = what.partition(" ")[2].replace(" ", "-").replace("infinite-value", "infinite")
-    return DataError(
-        f"{where} has {what} in column {column!r} at row {row} (counted from 0); {cure}.", code=code
-    )
+    said = f"{part.where} has {what} in column {name!r} at row {frame.index[row]} (counted from 0); {cure}."
+    return [DataError(said, code="infinite" if "infinite" in what else what[2:].replace(" ", "-"))]

@@ -5,15 +5,12 @@ What recordings do over time, which cells are far out and which were made up is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
 from feddbn.data.profile import Profile
-from feddbn.data.units import conversion
 from feddbn.findings import Finding
 
-__all__ = ["CODES", "check_columns", "check_units", "is_code"]
+__all__ = ["CODES", "check_columns", "is_code"]
 
 CODES = (-9.0, -99.0, -999.0, -9999.0, -99999.0, -1.0, 99.0, 999.0, 9999.0, 99999.0, -32768.0, 32767.0)
 
@@ -81,54 +78,3 @@ def _times_apart(site: Profile, name: str, value: float) -> int:
     spread, gap = high - low, np.abs(rest - value).min()
     is_apart = spread > 0 and gap > 2 * spread and abs(value - middle) > 4 * spread
     return int((head == value).sum()) if is_apart else 0
-
-
-_PAIRS = ("C", "F"), ("C", "K"), ("F", "K"), ("mmHg", "kPa")
-_CHANGES = {pair: conversion(*pair) for one in _PAIRS for pair in (one, one[::-1])}
-"""Changes of unit that mistakes are made with, beside those by a factor alone: ``factor * x + offset``."""
-_FACTORS = (10.0, 100.0, 1000.0, 1e6, 60.0, 0.1, 0.01, 0.001, 1e-6, 1 / 60)
-_FEWEST_UNITS = 3
-"""With fewer sites nobody can say who has the other unit."""
-_APART, _LEFT, _NEAR, _ALIKE = 1.5, 0.2, 0.35, 2 / 3
-"""Quartiles are so many of the others' spreads off, the change leaves so much of that and so many spreads, and so much
-of the other sites agrees."""
-
-
-def check_units(sites: Mapping[str, Profile]) -> list[Finding]:
-    """Return the findings about columns that a known change of unit would bring from far off to where other sites are.
-
-    The quartiles of the first rows are compared. Honest sites differ in level and spread, too, but hardly by what a change of
-    unit does to both at once.
-    """
-    if len(sites) < _FEWEST_UNITS:
-        return []
-    changes = [*_CHANGES.items(), *(((), (factor, 0.0)) for factor in _FACTORS)]
-    profiles, out = list(sites.values()), list[Finding]()
-    for name in profiles[0].numeric:
-        if not all(name in one.numeric for one in profiles):
-            continue
-        quartiles = np.array([np.nanquantile(one.head(name), [0.25, 0.5, 0.75]) for one in profiles])
-        for k, site in enumerate(profiles):
-            others = np.delete(quartiles, k, axis=0)
-            usual = np.median(others, axis=0)
-            spread = usual[2] - usual[0]
-            if not spread > 0:
-                continue
-            apart = np.abs(quartiles[k] - usual).max() / spread
-            near = max(_LEFT * apart, 1.0)
-            left = [np.abs(a * quartiles[k] + b - usual).max() / spread for _, (a, b) in changes]
-            best = int(np.argmin(left))
-            are_alike = (np.abs(others - usual).max(axis=1) / spread < near).mean() >= _ALIKE
-            if apart > _APART and left[best] < min(_LEFT * apart, _NEAR) and are_alike:
-                units, (factor, offset) = changes[best]
-                level = float(quartiles[k, 1])
-                values = {
-                    "site": site.name,
-                    "units": list(units),
-                    "factor": factor,
-                    "offset": offset,
-                    "level": level,
-                }
-                values |= {"usual": float(usual[1]), "becomes": factor * level + offset}
-                out.append(Finding("units", "warning", values, (name,)))
-    return out

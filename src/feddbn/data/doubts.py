@@ -1,4 +1,4 @@
-"""What the profiles of sites make doubtful: roles of columns, codes, constants, units.
+"""What the profiles of sites make doubtful: roles of columns, codes, constants.
 
 `doubts` are what `feddbn.check` shows of tables, `certain_doubts` the part of them that every fit tells.
 """
@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from feddbn.core.designs.recordings import SiteData
-from feddbn.data.columns import check_columns, check_units
+from feddbn.data.columns import check_columns
 from feddbn.data.profile import Profile, profile_of
 from feddbn.data.roles import check_index, check_keys
 from feddbn.findings import Finding, Findings
@@ -59,7 +59,7 @@ def doubts(sites: Mapping[str, SiteData], settled: Collection[str] = ()) -> Find
     empty = Counter(one.about for one in found if one.code == "empty-column")
     # Of what is empty everywhere no method learns.
     found = [replace(one, level="error") if empty[one.about] == len(sites) else one for one in found]
-    return Findings([*found, *check_units(profiles)])
+    return Findings(found)
 
 
 def certain_doubts(

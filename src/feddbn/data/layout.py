@@ -8,6 +8,7 @@ that something was refused, and no more.
 from __future__ import annotations
 
 import codecs
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -152,7 +153,7 @@ class Layout(Settings):
         None,
         number(0, below=0.5) | nothing(),
         "Allowed deviation of the distance between neighbouring rows, as a share of the time step, below 0.5. By default "
-        "0.05; the site reports if it was needed. 0 allows no deviation.",
+        "0.05. 0 allows no deviation.",
     )
     day_first: bool | None = setting(
         None,
@@ -209,28 +210,20 @@ class Layout(Settings):
             raise ParameterError(
                 f"variable {several[0]!r} has several names, which needs a column of names; give {Given('names')}."
             )
-        named = [name for name in self.keys.values() if name is not None]
-        if len(set(named)) < len(named):
-            raise ParameterError(
-                f"{', '.join(str(Given(key)) for key, name in self.keys.items() if name is not None)} must name different "
-                f"columns, not {quoted(named)}."
-            )
         if (self.names is None) != (self.values is None):
             given, other = ("names", "values") if self.values is None else ("values", "names")
             raise ParameterError(
                 f"{Given(given, getattr(self, given))} needs {Given(other)}: one column names the variable of a reading, the "
                 "other one has its value."
             )
-        if self.variables is not None:
-            if not self.variables or len(set(self.variables)) < len(self.variables):
-                raise ParameterError(
-                    f"{Given('variables', list(self.variables))} must list at least one column, each of them once."
-                )
-            clash = [name for name in self.variables if name in self.kept_keys]
-            if clash:
-                raise ParameterError(
-                    f"{Given('variables')} contains {quoted(clash)}, which has another role already."
-                )
+        roles = Counter([*filter(None, self.keys.values()), *(self.variables or ())])
+        twice = [name for name, n in roles.items() if n > 1]
+        if twice:
+            raise ParameterError(
+                f"{quoted(twice)} has two roles; each of {', '.join(self.keys)} and of the variables must be another column."
+            )
+        if self.variables is not None and not self.variables:
+            raise ParameterError(f"{Given('variables', [])} must list at least one column.")
         _ = self.clock
         object.__setattr__(self, "kinds", _declared_kinds(self.kinds))
 

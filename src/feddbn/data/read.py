@@ -133,20 +133,16 @@ class _Reader:
     def read(self, data: Any, name: str, is_one: bool) -> dict[str, Collected | SiteData]:
         """Return the sites, whose readings are yet to be made rows; `is_one` says that a folder is one site, not several."""
         is_folder = isinstance(data, (str, PathLike)) and Path(data).is_dir()
-        several: Mapping[Any, Any] | None = None
-        if isinstance(data, Mapping) and not is_labelled(data):
-            several = data
-        elif is_folder and (self.layout.site is not None or not is_one):
-            several = _in_folder(Path(data))
-        if several is None and self.layout.site is None:
-            return {name: self._site(name, data)}
-        if several is None:
-            return self._long(data)
-        if self.layout.site is not None:
+        is_table = isinstance(data, Mapping) and not is_labelled(data)
+        site = self.layout.site
+        if not is_table and not (is_folder and (site is not None or not is_one)):
+            return {name: self._site(name, data)} if site is None else self._long(data)
+        if site is not None:
             raise ParameterError(
-                f"{Given('site', self.layout.site)} goes with one table of all sites; here the keys of a dict, or the files "
-                "of a folder, name the sites."
+                f"{Given('site', site)} goes with one table of all sites; here the keys of a dict, or the files of a folder, "
+                "name the sites."
             )
+        several: Mapping[Any, Any] = data if is_table else _in_folder(Path(data))
         names = [str(one) for one in several]
         if len(set(names)) < len(names):
             raise DataError("data has two sites of the same name; site names are compared as text.")

@@ -108,20 +108,15 @@ def table_of(value: Any, layout: Layout | None = None, where: str = "data") -> A
     """
     layout = layout or Layout()
     if isinstance(value, np.ndarray):
-        return (
-            [_of_array(one, layout, where) for one in value]
-            if value.ndim == 3
-            else _of_array(value, layout, where)
-        )
+        arrays = value if value.ndim == 3 else [value]
+        frames = [_named(one, layout, where) for one in arrays]
+        value = frames if value.ndim == 3 else frames[0]
+    elif is_labelled(value):
+        value = _of_labelled(value, layout)
     if isinstance(value, pd.DataFrame):
         return _of_frame(value, layout, where)
-    if is_labelled(value):
-        found = _of_labelled(value, layout)
-        return (
-            [_of_frame(one, layout, where) for one in found]
-            if isinstance(found, list)
-            else _of_frame(found, layout, where)
-        )
+    if isinstance(value, list) and all(isinstance(one, pd.DataFrame) for one in value):
+        return [_of_frame(one, layout, where) for one in value]
     if isinstance(value, (str, PathLike)):
         return _of_file(Path(value), layout)
     if isinstance(value, SqlTable):
@@ -174,21 +169,13 @@ def _of_frame(frame: pd.DataFrame, layout: Layout, where: str) -> Table:
     return Table("recording-0", where, names, opened, time_index=time_index, index=index, is_held=True)
 
 
-def _of_array(values: Any, layout: Layout, where: str) -> Table:
+def _named(values: Any, layout: Layout, where: str) -> pd.DataFrame:
+    """The frame of an array (rows, variables)."""
     if values.ndim != 2:
-        fix = "reshape(-1, 1) makes one variable of it" if values.ndim == 1 else "give rows and variables"
-        raise DataError(
-            f"{where} is an array with {values.ndim} dimensions instead of 2 (rows, variables); {fix}."
-        )
-    for argument, column in layout.keys.items():
-        if column is not None:
-            raise DataError(
-                f"{where} is an array without column names, so {Given(argument, column)} cannot be found; give a DataFrame."
-            )
-    names = unnamed(values.shape[1])
-    if layout.variables is not None and len(layout.variables) == values.shape[1]:
-        names = tuple(layout.variables)
-    return _of_frame(pd.DataFrame(values, columns=list(names), copy=False), Layout(), where)
+        said = f"{where} is an array with {values.ndim} dimensions instead of 2 (rows, variables)"
+        raise DataError(f"{said}; reshape(-1, 1) makes one variable of a series.")
+    names = layout.variables if layout.variables and len(layout.variables) == values.shape[1] else ()
+    return pd.DataFrame(values, columns=list(names or unnamed(values.shape[1])), copy=False)
 
 
 def is_labelled(value: Any) -> bool:

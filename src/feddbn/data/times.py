@@ -36,10 +36,10 @@ __all__ = [
     "Freq",
     "StepCounter",
     "Times",
+    "are_dates",
     "clock_of",
     "read_times",
     "steps_between",
-    "ways_of_dates",
 ]
 
 IntArray = NDArray[np.int64]
@@ -117,21 +117,12 @@ def _numeric_dates(column: pd.Series, where: str, day_first: bool | None) -> pd.
         ) from None
 
 
-def ways_of_dates(column: pd.Series) -> list[bool | None]:
-    """Return by which values of `day_first` a column that is not numeric can be read as dates; none if it holds others."""
-    texts, ways = column.dropna(), list[bool | None]()
-    if column.dtype.kind != "M" and not isinstance(column.dtype, pd.PeriodDtype):
-        # A number such as 2024 can be read as a date, too.
-        texts = texts.astype(str)
-        if not len(texts) or not texts.str.contains(r"\d[-/.:]\d").all():
-            return []
-    for way in (None, True, False):
-        try:
-            read_times(texts, "", way)
-        except DataError:
-            continue
-        ways.append(way)
-    return ways[:1] if None in ways else ways
+def are_dates(column: pd.Series) -> bool:
+    """Whether a column that is not numeric holds dates, whatever stands first in them."""
+    if column.dtype.kind == "M" or isinstance(column.dtype, pd.PeriodDtype):
+        return True
+    texts = column.dropna().astype(str)
+    return bool(len(texts) and texts.str.match(r"\s*\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}\b").all())
 
 
 Freq = str | int | float | pd.Timedelta | pd.DateOffset | np.timedelta64 | None
@@ -140,8 +131,8 @@ _DAY = 86_400 * 10**9
 _SHORTEST_MONTH = 28 * _DAY
 _MONTHS = {"MonthBegin": 1, "MonthEnd": 1, "QuarterBegin": 3, "QuarterEnd": 3, "YearBegin": 12, "YearEnd": 12}
 _MOST_STEPS = 20_000
-# Differences that rounding leaves are not worth a word, and no deviation.
-_EXACT, _ROUNDING, _DIGITS = 1e-4, 1e-6, 9
+# Differences that rounding leaves are no deviation.
+_ROUNDING, _DIGITS = 1e-6, 9
 _ALIKE = 0.01
 _NEAR = 1e-3
 _LENGTHS = {"D": _DAY, "h": 3600 * 10**9, "min": 60 * 10**9, "s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
@@ -149,14 +140,10 @@ _LENGTHS = {"D": _DAY, "h": 3600 * 10**9, "min": 60 * 10**9, "s": 10**9, "ms": 1
 
 @dataclass(frozen=True)
 class Clock:
-    """How to count time: `step` in `unit`: number, instant (ns), wall (local ns), month or business; None with one row.
-
-    `is_exact` is False where the step is a mean of differences that vary.
-    """
+    """How to count time: `step` in `unit`: number, instant (ns), wall (local ns), month or business; None with one row."""
 
     unit: str
     step: float | None
-    is_exact: bool = True
 
     def ticks(self, ticks: Ticks, zone: Any) -> Ticks:
         """(n,) numbers that grow by `step` from one row to the next where no row is missing, of exact times."""
@@ -179,11 +166,10 @@ class Clock:
         return ticks.view("datetime64[ns]")
 
     def is_like(self, other: Clock) -> bool:
-        """Whether another clock has the same step; means may be off by a hundredth."""
+        """Whether another clock has the same step, but for a hundredth: that of times that vary is a mean."""
         mine, its = self.step or 1, other.step or 1
-        off = 0.0 if self.is_exact and other.is_exact else _ALIKE
         units = {"instant" if one.unit == "wall" else one.unit for one in (self, other)}
-        return len(units) == 1 and abs(mine - its) <= off * mine
+        return len(units) == 1 and abs(mine - its) <= _ALIKE * mine
 
     @property
     def text(self) -> str | None:
@@ -277,37 +263,22 @@ class StepCounter:
             return Clock(self._unit, None)
         if self._months:
             return Clock("month", min(self._months.items(), key=lambda one: (-one[1], one[0]))[0])
-        step, is_exact = self._step(jitter)
+        step = self._step(jitter)
         is_local = self._unit == "instant" and self._zone is not None and step % _DAY == 0
-        return Clock("wall" if is_local else self._unit, step, is_exact)
+        return Clock("wall" if is_local else self._unit, step)
 
-    def _step(self, jitter: float) -> tuple[float, bool]:
-        """The step, and whether it is one of the differences."""
-        steps = np.array(sorted(self._counts))
-        counts = np.array([self._counts[s] for s in steps.tolist()])
-        common = steps[np.argmax(counts)]
+    def _step(self, jitter: float) -> float:
+        known = sorted(self._counts)
+        steps, counts = np.array(known), np.array([self._counts[step] for step in known])
+        common = known[int(np.argmax(counts))]
         if jitter == 0 or 2 * counts.max() >= counts.sum():
-            return common.item(), True
-        middle = steps[np.searchsorted(np.cumsum(counts), counts.sum() / 2)]
+            return common
+        middle = known[int(np.searchsorted(np.cumsum(counts), counts.sum() / 2))]
         near = [np.abs(steps - anchor) <= jitter * anchor for anchor in (common, middle)]
         chosen = near[int(counts[near[1]].sum() > counts[near[0]].sum())]
         if chosen.sum() == 1:
-            return steps[chosen][0].item(), True
-        return _plain(float(np.average(steps[chosen], weights=counts[chosen])), self._unit), False
-
-    def unevenness(self, clock: Clock, jitter: float) -> tuple[float, float] | None:
-        """Return the share of the rows that are off their grid but within the tolerance, and by how much of the step.
-
-        None if there are none, or where time is counted by the calendar.
-        """
-        if clock.step is None or clock.unit in ("month", "business"):
-            return None
-        counts = np.array([*self._counts.values()])
-        off = np.abs(np.array([*self._counts], dtype=np.float64) / clock.step - 1)
-        uneven = (off > _EXACT) & (off <= jitter)
-        return (
-            (float(counts[uneven].sum() / counts.sum()), float(off[uneven].max())) if uneven.any() else None
-        )
+            return known[int(np.argmax(chosen))]
+        return _plain(float(np.average(steps[chosen], weights=counts[chosen])), self._unit)
 
 
 def _plain(step: float, unit: str) -> float:

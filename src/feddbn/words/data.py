@@ -66,11 +66,6 @@ _SENTENCES = {
         "{one} is almost determined by {others}. Which of them has an effect cannot be found out.",
         "leave {one} out with {variables}",
     ),
-    "units": (
-        "{one} seems to have another unit than at the other sites: its median is {level:.4g}, theirs {usual:.4g}. {change} "
-        "makes it {becomes:.4g}, with a spread like theirs.",
-        "use one unit everywhere: change it in the file, or with {as_units} for this site alone",
-    ),
     "others-looked-at": ("{listed} can be read; the other remarks are about {them}.", ""),
     "usable-rows/complete": (
         "{usable} of {rows} rows are complete, and this method uses no others: the network rests on these few.",
@@ -79,10 +74,6 @@ _SENTENCES = {
     "usable-rows/any": (
         "{usable} of {rows} rows can be used with {lags}: a row needs {needs} before it, and no gap in time between them.",
         "fill short gaps, choose columns with few gaps by {variables}, or give the right step with {freq}",
-    ),
-    "uneven-times": (
-        "{share} of the times in {one} are off the step of {step}, by at most {most} of it. They count as regular.",
-        "{cure} refuses such times, {fifth} allows a fifth of the step",
     ),
     "averaged/average": (
         "{n} readings became {n_values} values: those in one step of {step} were averaged ({lost}). What happens within a "
@@ -178,7 +169,6 @@ def _parts(it: Said) -> dict[str, Any]:
         "starts": times(count),
         "lags": f"{n_lags} lag{'' if n_lags == 1 else 's'}",
         "needs": f"all its cells, those of {before}" if values.get("whole_rows") else before,
-        "fifth": it.setting("jitter", 0.2),
     }
     parts |= {name: it.option(name) for name in ("variables", "series", "kinds", "freq", "time")}
     parts["of_far"] = f"; {names_of(about)} differ as much as different units would" if about else ""
@@ -206,8 +196,8 @@ def _own_parts(it: Said) -> dict[str, Any]:
         rows, recordings, owners = (counted(it[name], noun) for name, noun in sizes)
         needed = it["fewest"] * it["columns"]
         return {"what": f"{rows} in {recordings} of {owners}", "n_columns": it["columns"], "needed": needed}
-    if code in ("uneven-times", "empty-share"):
-        return {name: percent(it[name]) for name in ("share", "most") if name in it.finding.values}
+    if code == "empty-share":
+        return {"share": percent(it["share"])}
     if code == "others-looked-at":
         sites = it["kept"]
         more = f" and {len(sites) - 4} more sites" if len(sites) > 4 else ""
@@ -220,11 +210,6 @@ def _own_parts(it: Said) -> dict[str, Any]:
         return {"lost": lost + more, "finer": f"take a finer step with {it.option('freq')}"}
     if code == "beyond-limits":
         return {"listed": ", ".join(f"{counted(n, 'cell')} of {name!r}" for name, n in it["cells"].items())}
-    if code == "units":
-        factor, offset = it["factor"], it["offset"]
-        formula = f"{factor:.4g} x" + (f" {'+' if offset > 0 else '-'} {abs(offset):.4g}" if offset else "")
-        named = f"{it['units'][0]} to {it['units'][1]}: " if it["units"] else ""
-        return {"change": f"A change of unit ({named}{formula})", "as_units": it.option("units")}
     if code == "usable-rows":
         return {"filling": it.method("OneShotDBN", "oneshot")}
     if code == "cycles":

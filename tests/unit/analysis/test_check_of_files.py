@@ -80,7 +80,7 @@ OUT = {"n": 1, "n_sites": 6, "left_out": True}
     ("mess", "expected"),
     [
         (one_level, {"own-courses": {}}),
-        (one_unit, {"units": {"site": "ward-2"}, "sites-disagree": OUT, "site-note": {"site": "ward-2"}}),
+        (one_unit, {"sites-disagree": OUT, "site-note": {"site": "ward-2"}}),
         (exchanged, {"sites-disagree": OUT, "site-note": {"site": "ward-2"}}),
         (outliers, {"cells-bounded": {"n": 2}, "outliers": {"cells": {"ward-2": 2}}}),
         (stuck, {"made-up-values": {"kinds": {"breath": "repeats"}}}),

@@ -185,7 +185,7 @@ def test_a_file_without_rows_and_one_without_names_are_said_to_be(tmp_path: Path
 
 def test_a_column_of_dates_is_to_be_named_as_the_time_first() -> None:
     hours = pd.date_range("2024-01-20", periods=60, freq="h")
-    for form, also in (("%Y-%m-%d %H:%M", ()), ("%d.%m.%Y %H:%M", ("day_first=True",))):
+    for form, also in (("%Y-%m-%d %H:%M", ()), ("%d.%m.%Y %H:%M", ("dates",))):
         rows = table(time=hours.strftime(form))
         with refused(DataError, "'time'", "time='time'", *also, code="not-numeric") as caught:
             read_sites(rows)
