@@ -164,8 +164,6 @@ class Collected:
         elif layout.label is not None:
             found["label"] = frame[layout.label].to_numpy()
             found["unlabelled"] = frame[layout.label].isna().to_numpy()
-            if layout.gaps == "error":
-                self.errors += _odd_cells("a missing label", found["unlabelled"], frame, part)
         return found
 
     def _feed_rows(self, frame: pd.DataFrame, part: Part, columns: dict[str, NDArray[Any]]) -> None:
@@ -179,10 +177,16 @@ class Collected:
         with np.errstate(invalid="ignore", over="ignore"):
             is_finite = bool(np.isfinite(within.sum()))
         if not is_finite:
-            absent = np.isnan(within)
-            self.errors += _odd_cells("an infinite value", np.isinf(within), frame, part)
-            if layout.gaps == "error" and not layout.gathers:
-                self.errors += _odd_cells("a missing value", absent, frame, part)
+            absent, infinite = np.isnan(within), np.argwhere(np.isinf(within))
+            if len(infinite):
+                row, column = (int(one) for one in infinite[0])
+                self.errors.append(
+                    DataError(
+                        f"{part.where} has an infinite value in column {part.variables[column]!r} at row {frame.index[row]} "
+                        "(counted from 0); leave it empty.",
+                        code="infinite",
+                    )
+                )
             hollow = hollow | (absent.all(axis=1) if layout.gaps == "keep" else absent.any(axis=1))
         if layout.gathers:
             at, variable = np.nonzero(~np.isnan(values))
@@ -249,12 +253,15 @@ class Collected:
         return found
 
     def _close(self) -> None:
-        """Name the variables, and bring recordings together, in the order of time where that is wanted."""
+        """Name the variables, those of readings in the order of the alphabet, and bring recordings together."""
         layout, rows = self.layout, self.rows
-        if layout.names is not None:
-            self._name_variables()
+        if layout.names is not None and layout.variables is not None:
+            layout.require_sources(self._seen, f"column {layout.names!r} of {self.where}")
         if layout.gathers and not rows.n:
             raise DataError(f"{self.where} has no reading that can be used.", code="no-reading")
+        if layout.names is not None and layout.variables is None:
+            self.variables = tuple(sorted(self.names))
+            self._begin_counts()
         if layout.sort and layout.time is None:
             raise ParameterError(
                 f"{Given('sort', True)} needs times to sort by; name their column with {Given('time')}."
@@ -270,21 +277,6 @@ class Collected:
         if order is not None and (np.diff(order) < 0).any():
             self.rows = rows.take(order)
             rows.keep(())
-
-    def _name_variables(self) -> None:
-        """Variables are those that were asked for, or all names in the order of the alphabet."""
-        layout = self.layout
-        if layout.variables is not None:
-            layout.require_sources(self._seen, f"column {layout.names!r} of {self.where}")
-            return
-        clash = sorted({*self.names} & {*layout.kept_keys})
-        if clash or not self.names:
-            what = f"the name {clash[0]!r}, which is a column, too" if clash else "no name of a variable"
-            raise DataError(
-                f"{self.where} has {what} in column {layout.names!r}; choose others with {Given('variables')}."
-            )
-        self.variables = tuple(sorted(self.names))
-        self._begin_counts()
 
     def _ranks(self) -> NDArray[np.int32]:
         """The place of each recording in the order of their names."""
@@ -395,7 +387,7 @@ class Collected:
         owner = begins.searchsorted(starts, "right") - 1
         spans = np.stack([starts, ends, since(starts, begins[owner])], axis=1)
         last = np.append(begins[1:], rows.n)[: len(begins)] - 1
-        by_code = {code: name for name, code in self._recordings.items()}
+        by_code = [*self._recordings]
         names = [by_code[code] for code in rows.pick("code", begins).tolist()] if rows.n else []
         edges = owner.searchsorted(np.arange(len(begins) + 1)).tolist()
         assert self.profile is not None
@@ -430,20 +422,19 @@ class Collected:
     def _wrong_time(self, row: int, code: str, begins: IntArray) -> DataError:
         """What to say of a row whose time is not after that of the row before it, or too close to it."""
         k = int(begins.searchsorted(row, "right")) - 1
-        own = int(self.rows.pick("code", begins[k : k + 1])[0])
-        name = next(name for name, one in self._recordings.items() if one == own)
-        n, column = row - int(begins[k]), f"column {self.layout.time!r}"
-        where, average = f"recording {name!r} of {self.where}", f"{Given('irregular', 'average')}"
-        parted = f", or name recordings with {Given('series')}" if self.layout.series is None else ""
-        rows = f"at rows {n - 1} and {n} (counted from 0)"
-        said = {
-            "closer": f"has times in {column} {rows} that are closer than the sampling step; give the step with "
-            f"{Given('freq')}, allow more deviation with {Given('jitter')}, or use {average}",
-            "same-time": f"has the same time in {column} {rows}; keep one row per time, or use {average}",
-            "earlier": f"has a time in {column} at row {n} (counted from 0) that is earlier than the row before; use "
-            f"{Given('sort', True)}",
+        name = [*self._recordings][int(self.rows.pick("code", begins[k : k + 1])[0])]
+        said, cure = {
+            "closer": ("less than a step after", f"give {Given('freq')}, allow more with {Given('jitter')}"),
+            "same-time": ("the same as at", "keep one row per time"),
+            "earlier": ("earlier than at", f"give {Given('sort', True)}"),
         }[code]
-        return DataError(f"{where} {said}{parted}.", code=code)
+        n = row - int(begins[k])
+        return DataError(
+            f"recording {name!r} of {self.where} has a time in column {self.layout.time!r} at row {n} (counted from 0) that "
+            f"is {said} row {n - 1}; {cure}, average with {Given('irregular', 'average')}, or name recordings with "
+            f"{Given('series')}.",
+            code=code,
+        )
 
 
 def _recording(
@@ -452,14 +443,3 @@ def _recording(
     stored = StoredSegments(rows, spans)
     known = [(time, stop - start) for start, stop, time in spans] if is_whole else None
     return Recording(name, stored if rows.is_in_files else tuple(stored), known, end, last)
-
-
-def _odd_cells(what: str, cells: NDArray[np.bool_], frame: pd.DataFrame, part: Part) -> list[DataError]:
-    """What to say of the first cell that must not be; of labels if `cells` are (n,)."""
-    if not cells.any():
-        return []
-    row, *column = (int(one) for one in np.argwhere(cells)[0])
-    name = part.variables[column[0]] if column else part.layout.label
-    cure = "leave it empty" if what == "an infinite value" else f"fill it, or use {Given('missing', 'drop')}"
-    said = f"{part.where} has {what} in column {name!r} at row {frame.index[row]} (counted from 0); {cure}."
-    return [DataError(said, code="infinite" if "infinite" in what else what[2:].replace(" ", "-"))]

@@ -9,14 +9,13 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-import numpy as np
 import pandas as pd
 
 from feddbn.core.designs.recordings import SiteData
 from feddbn.data.columns import check_columns
 from feddbn.data.profile import Profile, profile_of
 from feddbn.data.roles import check_index, check_keys
-from feddbn.findings import Finding, Findings
+from feddbn.findings import Finding, Findings, Level
 
 __all__ = ["certain_doubts", "doubts"]
 
@@ -94,10 +93,14 @@ def certain_doubts(
         shown = [one for one in _of_site(profile_of(name, site)) if one.code in _CERTAIN]
         found += [one for one in shown if one.code != "ignored-index" or not {*one.about} & {*declared}]
         found += [replace(one, values={**one.values, "site": name}) for one in getattr(site, "findings", ())]
-    usable = table["complete_rows" if whole_rows else "usable_rows"].to_numpy()
-    rows = (table["rows"] + table["dropped_rows"]).to_numpy()
-    for k in np.flatnonzero(usable < _NEAR_EMPTY * rows).tolist():
-        found += _few_usable(str(table.index[k]), table.iloc[k], n_lags, whole_rows)
+    usable = table["complete_rows" if whole_rows else "usable_rows"]
+    rows = table["rows"] + table["dropped_rows"]
+    # The cells may be there, and the method cannot use them.
+    is_lost = whole_rows & (usable < _NEAR_EMPTY * table["usable_rows"])
+    for name in table.index[usable < _NEAR_EMPTY * (rows - n_lags * table["recordings"])]:
+        values = {"site": str(name), "usable": int(usable[name]), "rows": int(rows[name]), "n_lags": n_lags}
+        level: Level = "error" if is_lost[name] else "warning"
+        found.append(Finding("usable-rows", level, {**values, "whole_rows": whole_rows}))
     return _once(found)
 
 
@@ -110,18 +113,3 @@ def _once(found: list[Finding]) -> list[Finding]:
         replace(same[0], values={**same[0].values, "n_sites": len(same)}) if len(same) > 1 else same[0]
         for same in groups.values()
     ]
-
-
-def _few_usable(site: str, row: pd.Series, n_lags: int, whole_rows: bool) -> list[Finding]:
-    """Return a finding if hardly any of a site's rows can be used; `row` is one of `feddbn.data.summary`.
-
-    `whole_rows` says whether a row with a missing cell, or after one, is of no use.
-    """
-    rows = int(row["rows"] + row["dropped_rows"])
-    usable = int(row["complete_rows" if whole_rows else "usable_rows"])
-    if usable >= _NEAR_EMPTY * (rows - n_lags * int(row["recordings"])):
-        return []
-    values = {"site": site, "usable": usable, "rows": rows, "n_lags": n_lags, "whole_rows": whole_rows}
-    # The cells are there, and the method cannot use them.
-    is_lost = whole_rows and usable < _NEAR_EMPTY * int(row["usable_rows"])
-    return [Finding("usable-rows", "error" if is_lost else "warning", values)]

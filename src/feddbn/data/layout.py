@@ -38,7 +38,7 @@ def _declared_kinds(kinds: Mapping[str, object] | None) -> dict[str, Kind]:
     return dict(zip(names, read_kinds(kinds, names), strict=True))
 
 
-MISSING = ("drop", "keep", "error")
+MISSING = ("drop", "keep")
 """What can be done about missing cells."""
 IRREGULAR = ("refuse", "average")
 """What can be done about times that are not equally far apart."""
@@ -142,7 +142,7 @@ class Layout(Settings):
         word(*MISSING) | nothing(),
         'Rows with empty cells. "keep", the default: keep them, with NaN in empty cells; `Prepare` says what a fit then '
         "does. Rows without any value are removed at the ends of a segment, and more than ten in a row end the segment. "
-        '"drop": leave out rows with an empty cell and start a new segment. "error": refuse them.',
+        '"drop": leave out rows with an empty cell and start a new segment.',
     )
     sort: bool | None = setting(
         None,
@@ -233,12 +233,6 @@ class Layout(Settings):
         label = None if self.label == ROW_TIMES else self.label
         found = {"site": self.site, "series": self.series, "time": self.time, "label": label}
         return found | {"names": self.names, "values": self.values}
-
-    @property
-    def kept_keys(self) -> list[str]:
-        """Columns that stand beside the variables of a row."""
-        gone = (None, self.names, self.values)
-        return [name for name in self.keys.values() if name not in gone]
 
     @property
     def way(self) -> str:

@@ -88,8 +88,7 @@ def averaged(
     table[(np.cumsum(begins) - 1)[firsts], of_cells] = np.where(is_measured[of_cells], means, last)
     found: dict[str, NDArray[Any]] = {"code": code[begins], "tick": row[begins], "values": table}
     if readings.label is not None:
-        heads = np.lexsort((readings.value, readings.variable, readings.tick, readings.row, readings.code))
-        found["label"] = readings.label[heads[begins]]
+        found["label"] = readings.label[order[begins]]
     return found, np.bincount(of_cells, minlength=d)
 
 

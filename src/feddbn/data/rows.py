@@ -30,27 +30,23 @@ class Room:
 
     def __init__(self, most: float = MOST_BYTES, place: Path | None = None) -> None:
         self._left, self._place = most, place
-        self._held: list[weakref.ref[Rows]] = []
+        self.held: list[weakref.ref[Rows]] = []
         self.folder: Path | None = None
         self.n_files = 0
 
-    def hold(self, n_bytes: int, rows: Rows) -> None:
+    def hold(self, n_bytes: int) -> None:
         """Count bytes that are held from now on; all rows are put into files where they are too many."""
         self._left -= n_bytes
         if self._left < 0 and self.folder is None:
             self.folder = Path(mkdtemp(prefix="feddbn-", dir=self._place))
             weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
-            for one in (held() for held in self._held):
+            for one in (held() for held in self.held):
                 if one is not None:
                     one.spill()
 
-    def add(self, rows: Rows) -> None:
-        """Take some rows in."""
-        self._held.append(weakref.ref(rows))
-
     def __getstate__(self) -> dict[str, Any]:
         # Another process reads the files, and leaves them there.
-        return {"_left": 0, "_place": self._place, "_held": [], "folder": self.folder, "n_files": 0}
+        return {"_left": 0, "_place": self._place, "held": [], "folder": self.folder, "n_files": 0}
 
 
 class Rows:
@@ -60,7 +56,7 @@ class Rows:
         self.room, self.n = room, 0
         self._parts: dict[str, list[NDArray[Any]]] = {}
         self._files: dict[str, tuple[Path, np.dtype[Any], tuple[int, ...]]] = {}
-        room.add(self)
+        room.held.append(weakref.ref(self))
 
     @property
     def is_in_files(self) -> bool:
@@ -72,7 +68,7 @@ class Rows:
         for name, part in columns.items():
             self._put(name, part)
         self.n += len(part)
-        self.room.hold(sum(part.nbytes for part in columns.values()), self)
+        self.room.hold(sum(part.nbytes for part in columns.values()))
 
     def _put(self, name: str, part: NDArray[Any]) -> None:
         if not self.is_in_files or part.dtype.kind not in "fib":

@@ -229,6 +229,7 @@ _PARQUET = (".parquet", ".pq")
 _ARROW = (".arrow", ".feather", ".ipc")
 ENDINGS = ".csv, .tsv, .parquet, .arrow or .feather"
 _PACKED = (".gz", ".bz2", ".xz", ".zst")
+_VALUE = re.compile(r"\s*[-+]?\d+(\.\d*|-\d\d-\d\d.*)")
 # What pandas takes for an empty cell.
 _EMPTY = set("|#N/A|#N/A N/A|#NA|-1.#IND|-1.#QNAN|-NaN|-nan|1.#IND|1.#QNAN|<NA>|N/A|NA".split("|"))  # noqa: SIM905
 _EMPTY |= {"NULL", "NaN", "None", "n/a", "nan", "null"}
@@ -330,20 +331,15 @@ def _of_text(path: Path, where: str, layout: Layout) -> Table:
             said = f"{where} seems to separate columns by {mark!r}; give {Given('separator', mark)}."
             raise FileError(said, code="separator")
         pd.read_csv(path, nrows=2, **text)
-    if 2 * sum(re.fullmatch(r"\s*[-+]?\d+(\.\d*|-\d\d-\d\d.*)", name) is not None for name in names) > len(
-        names
-    ):
+    if 2 * sum(_VALUE.fullmatch(name) is not None for name in names) > len(names):
         said = f"{where} has values in its first line; write a line with the names of the columns above it."
         raise DataError(said, code="header")
     names = tuple(name or f"Unnamed: {j}" for j, name in enumerate(names))
     words = {name: _EMPTY - {*kind.levels} for name, kind in with_levels(layout.kinds).items()}
-    names_in = [name for name in (layout.site, layout.series, layout.names) if name is not None]
-    empty = {name: sorted(words.get(name, _EMPTY)) for name in names} if words else None
-    plain |= {
-        "na_values": empty,
-        "keep_default_na": not words,
-        "dtype": dict.fromkeys([*names_in, *words], str),
-    }
+    plain["dtype"] = dict.fromkeys(filter(None, (layout.site, layout.series, layout.names, *words)), str)
+    if words:
+        empty = {name: sorted(words.get(name, _EMPTY)) for name in names}
+        plain |= {"na_values": empty, "keep_default_na": False}
 
     def opened(columns: list[str]) -> Frames:
         # All columns are read: pandas takes no notice of lines with more cells where it is asked for some.
@@ -360,25 +356,18 @@ def _text_errors(where: str, encoding: str) -> Iterator[None]:
         with reading(where, "CSV"):
             yield
     except FileError as error:
-        if "No columns to parse" in str(error):
+        said, code = str(error)[:-1], error.code
+        if "No columns to parse" in said:
             said, code = (
-                f"{where} is empty; write a line with the names of columns, and rows below it.",
+                f"{where} is empty; write a line with the names of columns, and rows below it",
                 "empty",
             )
-        elif error.code == "not-text":
-            said, code = (
-                f"{where} is not {encoding} text; say what it is, often {Given('encoding', 'latin-1')}.",
-                error.code,
-            )
-        elif "saw" in str(error):
-            said, code = (
-                f"{str(error)[:-1]}: a line has more cells than there are columns; say what separates ",
-                error.code,
-            )
-            said += f"columns with {Given('separator')}, and what begins decimals with {Given('decimal')}."
-        else:
-            raise
-        raise FileError(said, code=code) from None
+        elif code == "not-text":
+            said = f"{where} is not {encoding} text; say what it is, often {Given('encoding', 'latin-1')}"
+        elif "saw" in said:
+            said += f": a line has more cells than there are columns; say what separates columns with {Given('separator')}, "
+            said += f"and what begins decimals with {Given('decimal')}"
+        raise FileError(f"{said}.", code=code) from None
 
 
 # ---- what is computed when it is asked for

@@ -283,12 +283,9 @@ class StepCounter:
 
 def _plain(step: float, unit: str) -> float:
     """Return the number that people would name for a mean of varying steps: 3600 s for 3599.97 s."""
-    digits = 10.0 ** (np.floor(np.log10(step)) - 2)
-    for size in list(_LENGTHS.values())[:5] if unit == "instant" else (10 * digits, digits):
-        nearest = round(step / size) * size
-        if nearest > 0 and abs(nearest - step) <= _NEAR * step:
-            return nearest
-    return round(step) if unit == "instant" else step
+    short = float(f"{step:.3g}")
+    plain = short if abs(short - step) <= _NEAR * step else step
+    return round(plain) if unit == "instant" else plain
 
 
 def steps_between(ticks: Ticks, step: float, jitter: float) -> tuple[IntArray, NDArray[np.bool_]]:

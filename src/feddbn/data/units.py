@@ -60,16 +60,15 @@ _TABLE = {
 def _unit(name: str) -> tuple[str, float, float]:
     # There are two letters for micro, and both look like u with a tail.
     plain = name.strip().replace("\u00b5", "u").replace("\u03bc", "u")
-    if plain in _TABLE:
-        return _TABLE[plain]
-    # Small and capital letters differ in size (mW, MW), so another spelling is only proposed.
-    near = [one for one in _TABLE if one.lower() == plain.lower()] or get_close_matches(plain, _TABLE, n=1)
-    hint = f"did you mean {near[0]!r}? Otherwise say" if near else "say"
-    raise ParameterError(
-        f"unit {name!r} is not known; {hint} how a number changes, with factor and offset.",
-        code="unknown-unit",
-        unit=name,
-    )
+    if plain not in _TABLE:
+        # Small and capital letters differ in size (mW, MW), so another spelling is only proposed.
+        near = [one for one in _TABLE if one.lower() == plain.lower()] or get_close_matches(
+            plain, _TABLE, n=1
+        )
+        hint = f"did you mean {near[0]!r}? Otherwise say" if near else "say"
+        said = f"unit {name!r} is not known; {hint} how a number changes, with factor and offset."
+        raise ParameterError(said, code="unknown-unit", unit=name)
+    return _TABLE[plain]
 
 
 def conversion(have: str, want: str) -> tuple[float, float]:
