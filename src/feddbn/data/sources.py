@@ -13,16 +13,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from feddbn.core.arrays import FloatArray
-from feddbn.data.units import conversion
 from feddbn.errors import Given, ParameterError
 from feddbn.settings import is_number, shown, word
 
-__all__ = ["PLAUSIBLE", "Change", "Limits", "changed", "read_limits", "read_units", "read_variables"]
+__all__ = [
+    "PLAUSIBLE",
+    "Change",
+    "Limits",
+    "changed",
+    "conversion",
+    "read_limits",
+    "read_units",
+    "read_variables",
+]
 
 Limits = dict[str, tuple[float, float]]
-PLAUSIBLE: Mapping[str, Mapping[str, tuple[float, float]]] = tomllib.loads(
-    files("feddbn.data").joinpath("plausible.toml").read_text(encoding="utf-8")
-)
+
+
+def _stored(table: str) -> dict[str, Any]:
+    return tomllib.loads(files("feddbn.data").joinpath(table).read_text(encoding="utf-8"))
+
+
+PLAUSIBLE: Mapping[str, Mapping[str, tuple[float, float]]] = _stored("plausible.toml")
 """Word -> variable -> lowest and highest plausible value: tables of limits that are ready for use.
 
 Examples
@@ -31,6 +43,13 @@ Examples
 >>> PLAUSIBLE["adult-icu"]["heart_rate"]
 [0, 300]
 """
+_UNITS = {
+    name: (quantity, *(size if isinstance(size, list) else (size, 0.0)))
+    for quantity, units in _stored("units.toml").items()
+    for names, size in units.items()
+    for name in names.split()
+}
+"""Unit -> its quantity, how many of the first unit of that it is, and how many of it lie below its zero."""
 _SAID = ("name", "unit", "to", "factor", "offset", "limits")
 
 
@@ -91,6 +110,42 @@ def _change(variable: object, said: Any) -> Change:
     unit, to = (words[0], words[-1]) if words else ("", "")
     factor, offset = [*map(float, numbers), 0.0][:2] if numbers else conversion(unit, to)
     return Change(unit, to, factor, offset)
+
+
+def conversion(have: str, want: str) -> tuple[float, float]:
+    """Return the factor and the offset by which a number in one unit becomes one in another: ``factor * x + offset``.
+
+    Examples
+    --------
+    >>> from feddbn.data.sources import conversion
+    >>> conversion("kg", "g")
+    (1000.0, 0.0)
+    """
+    if have.strip() == want.strip():
+        return 1.0, 0.0
+    (measures, a, zero_a), (wanted, b, zero_b) = _unit(have), _unit(want)
+    if measures != wanted:
+        raise ParameterError(
+            f"unit {have!r} is a {measures} and {want!r} a {wanted}; name two of one kind, or say how a number changes, with "
+            "factor and offset.",
+            code="other-quantity",
+            units=(have, want),
+        )
+    return a / b, zero_a * a / b - zero_b
+
+
+def _unit(name: str) -> tuple[str, float, float]:
+    # There are two letters for micro, and both look like u with a tail.
+    plain = name.strip().replace("\u00b5", "u").replace("\u03bc", "u")
+    if plain not in _UNITS:
+        # Small and capital letters differ in size (mW, MW), so another spelling is only proposed.
+        near = [one for one in _UNITS if one.lower() == plain.lower()] or get_close_matches(
+            plain, _UNITS, n=1
+        )
+        hint = f"did you mean {near[0]!r}? Otherwise say" if near else "say"
+        said = f"unit {name!r} is not known; {hint} how a number changes, with factor and offset."
+        raise ParameterError(said, code="unknown-unit", unit=name)
+    return _UNITS[plain]
 
 
 def changed(
