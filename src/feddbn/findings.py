@@ -28,7 +28,7 @@ HARM = (
     # Columns are not what they seem.
     *("mixed-columns", "other-units", "definition-far"),
     # Rows do not follow each other as they seem to.
-    *("shuffled-time", "glued", "undeclared-time", "ignored-index", "slower-rows"),
+    *("shuffled-time", "glued", "undeclared-time", "slower-rows"),
     # Cells are not measured.
     *("sentinel", "made-up-values", "constant", "empty-column"),
     # Sites differ, and the model is contradicted.

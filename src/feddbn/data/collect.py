@@ -93,7 +93,6 @@ class Collected:
         self.names = {} if names is None else names
         self.profile: Profile | None = None
         self.rows = Rows(room)
-        self._part: Part | None = None
         self._seen: set[str] = set()
         self._recordings: dict[str, int] = {}
         self._unit: str | None = None
@@ -104,8 +103,8 @@ class Collected:
 
     def begin(self, part: Part) -> None:
         """Take the layout and the variables of a table; those of all tables of a site have to be the same."""
-        if self._part is None:
-            self._part, self.layout, self.variables = part, part.layout, part.variables
+        if self.profile is None:
+            self.layout, self.variables = part.layout, part.variables
             self._begin_counts(part.others)
         else:
             part.layout.require_same(part.variables, self.variables, part.where, "its first recording")
@@ -113,9 +112,8 @@ class Collected:
             self.names |= {one: k for k, one in part.layout.sources_of(part.variables)}
 
     def _begin_counts(self, others: Sequence[str] = ()) -> None:
-        assert self._part is not None
-        table, columns = self._part.table, (*self.variables, *others)
-        self.profile = Profile(self.name, columns, self.variables, table.index, self.layout.time is not None)
+        columns = (*self.variables, *others)
+        self.profile = Profile(self.name, columns, self.variables, self.layout.time is not None)
         self._beyond = np.zeros(len(self.variables), dtype=np.int64)
 
     def feed(self, frame: pd.DataFrame, part: Part) -> None:

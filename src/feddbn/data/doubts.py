@@ -14,7 +14,7 @@ import pandas as pd
 
 from feddbn.core.designs.recordings import SiteData
 from feddbn.data.profile import Profile, profile_of
-from feddbn.data.roles import check_index, check_keys
+from feddbn.data.roles import check_keys
 from feddbn.findings import Finding, Findings, Level
 
 __all__ = ["certain_doubts", "doubts"]
@@ -23,7 +23,6 @@ _CERTAIN = (
     "undeclared-time",
     "shuffled-time",
     "glued",
-    "ignored-index",
     "sentinel",
     "empty-column",
     "constant",
@@ -34,8 +33,7 @@ _CODES = (-9.0, -99.0, -999.0, -9999.0, -99999.0, -1.0, 99.0, 999.0, 9999.0, 999
 
 def _of_site(profile: Profile) -> list[Finding]:
     """What one site shows."""
-    index = [] if profile.index is None else check_index(profile.index, profile.name)
-    return [*check_keys(profile), *index, *_of_columns(profile)]
+    return [*check_keys(profile), *_of_columns(profile)]
 
 
 def doubts(sites: Mapping[str, SiteData], settled: Collection[str] = ()) -> Findings:
@@ -66,7 +64,6 @@ def certain_doubts(
     sites: Mapping[str, SiteData],
     table: pd.DataFrame,
     n_lags: int,
-    declared: Collection[str],
     whole_rows: bool = True,
 ) -> list[Finding]:
     """Return what is certain, each finding once with the number of sites that have it.
@@ -75,8 +72,6 @@ def certain_doubts(
     ----------
     table
         `feddbn.data.summary` of the sites.
-    declared
-        Names of columns and index levels whose role was declared.
     whole_rows
         Whether the method needs rows without missing cells, or uses the cells that are there.
 
@@ -86,13 +81,12 @@ def certain_doubts(
     >>> from feddbn.data import read_sites, summary
     >>> from feddbn.data.doubts import certain_doubts
     >>> sites = read_sites({"a": np.random.default_rng(0).normal(size=(200, 2))})
-    >>> certain_doubts(sites, summary(sites, 1), n_lags=1, declared=[])
+    >>> certain_doubts(sites, summary(sites, 1), n_lags=1)
     []
     """
     found: list[Finding] = []
     for name, site in sites.items():
-        shown = [one for one in _of_site(profile_of(name, site)) if one.code in _CERTAIN]
-        found += [one for one in shown if one.code != "ignored-index" or not {*one.about} & {*declared}]
+        found += [one for one in _of_site(profile_of(name, site)) if one.code in _CERTAIN]
         found += [replace(one, values={**one.values, "site": name}) for one in getattr(site, "findings", ())]
     usable = table["complete_rows" if whole_rows else "usable_rows"]
     rows = table["rows"] + table["dropped_rows"]

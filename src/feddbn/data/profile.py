@@ -30,8 +30,6 @@ class Profile:
     ----------
     chosen
         The columns that a fit uses; they come first.
-    index
-        The index of the DataFrame that was given.
     is_timed
         Whether the times of its rows are known.
     """
@@ -41,12 +39,11 @@ class Profile:
         name: str,
         columns: tuple[str, ...],
         chosen: tuple[str, ...],
-        index: pd.Index | None = None,
         is_timed: bool = False,
     ) -> None:
         d = len(columns)
         self.name, self.columns, self.chosen = name, columns, chosen
-        self.index, self.is_timed = index, is_timed
+        self.is_timed = is_timed
         self.place = {column: j for j, column in enumerate(columns)}
         self.n_rows = 0
         self.n_missing, self.n_text = np.zeros(d, dtype=np.int64), np.zeros(d, dtype=np.int64)

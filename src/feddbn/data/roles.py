@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from feddbn.core.arrays import FloatArray
 from feddbn.data.profile import Profile
 from feddbn.findings import Finding
 
-__all__ = ["check_index", "check_keys", "role"]
+__all__ = ["check_keys", "role"]
 
 _SHORTEST_KEY = 20
 _MOST_RECORDINGS = 20
@@ -21,12 +20,11 @@ _FEWEST_BLOCKS = 4
 """Of fewer blocks of rows an input may be the reason that is switched."""
 
 
-@dataclass(frozen=True)
-class Role:
+class Role(NamedTuple):
     """What a column looks like: time, shuffled, counter (starts again) or blocks; where it starts anew."""
 
     kind: str
-    starts: NDArray[np.intp]
+    starts: NDArray[np.intp] = np.empty(0, dtype=np.intp)
 
 
 def role(x: FloatArray) -> Role | None:
@@ -38,18 +36,18 @@ def role(x: FloatArray) -> Role | None:
     n = len(x)
     if n < _SHORTEST_KEY or not np.isfinite(x).all():
         return None
-    steps, none = np.diff(x), np.empty(0, dtype=np.intp)
+    steps = np.diff(x)
     if (x != np.rint(x)).any():
-        return Role("time", none) if (steps > 0).all() and steps.std() < 0.15 * steps.mean() else None
+        return Role("time") if (steps > 0).all() and steps.std() < 0.15 * steps.mean() else None
     values = np.unique(x)
     changes = np.flatnonzero(steps != 0) + 1
     if len(changes) + 1 == len(values) and 1 < len(values) <= n / 5:
         return Role("blocks", changes)
     if (steps >= 0).all():
-        return Role("time", none) if len(values) > n / 5 else None
+        return Role("time") if len(values) > n / 5 else None
     if len(values) == n:
         spacing = np.diff(values)
-        return Role("shuffled", none) if (spacing <= 1.5 * np.median(spacing)).mean() > 0.8 else None
+        return Role("shuffled") if (spacing <= 1.5 * np.median(spacing)).mean() > 0.8 else None
     up = steps[steps > 0]
     if len(up) > 0.8 * len(steps) and (up == np.median(up)).mean() > 0.95 and not (steps == 0).any():
         return Role("counter", np.flatnonzero(steps < 0) + 1)
@@ -118,18 +116,3 @@ def _roles(site: Profile) -> dict[str, Role]:
         for name, roles in found.items()
         if roles and roles[0] is not None and all(r is not None and r.kind == roles[0].kind for r in roles)
     }
-
-
-def check_index(index: pd.Index, site: str) -> list[Finding]:
-    """Return the findings about the index of a frame, which a fit ignores unless it holds dates or is declared."""
-    if index.nlevels > 1:
-        levels = tuple(str(name) if name is not None else f"level_{i}" for i, name in enumerate(index.names))
-        cure = {"series": levels[0], "time": levels[-1]}
-        return [Finding("ignored-index", "warning", {"site": site, "how": "levels"}, levels, cure)]
-    if isinstance(index, pd.RangeIndex) or not pd.api.types.is_numeric_dtype(index.dtype) or len(index) < 3:
-        return []
-    steps = np.diff(index.to_numpy(dtype=float))
-    if (steps > 0).all() and (steps <= 1.5 * np.median(steps)).all():
-        return []
-    name = str(index.name or "index")
-    return [Finding("ignored-index", "warning", {"site": site, "how": "uneven"}, (name,), {"time": name})]

@@ -48,8 +48,6 @@ class Table:
         The context in which it reads: what goes wrong there is said in one sentence.
     index_columns, time_index
         Columns that held the row index of the DataFrame that was written; the one of them that holds dates, if it is alone.
-    index
-        The index of a DataFrame that was given.
     is_held
         Whether the rows are in memory already.
     """
@@ -61,7 +59,6 @@ class Table:
     errors: Callable[[], AbstractContextManager[None]] = nullcontext
     index_columns: tuple[str, ...] = ()
     time_index: str | None = None
-    index: pd.Index | None = None
     is_held: bool = False
 
     def __post_init__(self) -> None:
@@ -152,13 +149,19 @@ def _needing(package: str, extra: str) -> Iterator[None]:
 
 def _of_frame(frame: pd.DataFrame, layout: Layout, where: str) -> Table:
     """A frame of pandas; levels of its index that have a role are columns, and dates in it are a time."""
-    keys, index, time_index = [*layout.keys.values()], frame.index, None
+    keys, index, time_index = layout.keys.values(), frame.index, None
     if any(name in index.names for name in keys if name is not None and name not in frame.columns):
-        frame, index = frame.reset_index(), pd.RangeIndex(len(frame))
+        frame = frame.reset_index()
     elif layout.time is None and isinstance(index, (pd.DatetimeIndex, pd.PeriodIndex)):
         name = str(index.name or "index")
         if name not in frame.columns:
             frame, time_index = frame.rename_axis(index=name).reset_index(), name
+    elif index.nlevels > 1:
+        raise DataError(
+            f"{where} has an index with the levels {quoted(index.names)}; say what they are with {Given('series')} and "
+            f"{Given('time')}, or take them off with reset_index(drop=True).",
+            code="index-levels",
+        )
     names = tuple(map(str, frame.columns))
     if any(type(name) is not str for name in frame.columns):
         frame = frame.set_axis(list(names), axis=1)
@@ -166,7 +169,7 @@ def _of_frame(frame: pd.DataFrame, layout: Layout, where: str) -> Table:
     def opened(columns: list[str]) -> Frames:
         yield frame if tuple(columns) == names else frame[columns]
 
-    return Table("recording-0", where, names, opened, time_index=time_index, index=index, is_held=True)
+    return Table("recording-0", where, names, opened, time_index=time_index, is_held=True)
 
 
 def _named(values: Any, layout: Layout, where: str) -> pd.DataFrame:

@@ -399,8 +399,7 @@ class FederatedEstimator(ShownEstimator, BaseEstimator, Generic[S]):  # type: ig
         self._set_variables(tuple(dict.fromkeys(name for site in sites.values() for name in site.variables)))
         self.sites_ = summary(sites, n_lags)
         self._tell(*far_definitions(as_read.values(), self._rows.definitions))
-        declared = [name for name in layout.keys.values() if name is not None]
-        found = certain_doubts(sites, self.sites_, n_lags, declared, not self._rows.fills)
+        found = certain_doubts(sites, self.sites_, n_lags, not self._rows.fills)
         if not self._rows.is_settled:
             maps = self._rows.given.cell_maps
             found += filled_in(

@@ -36,14 +36,6 @@ _SENTENCES = {
         "{cure}",
     ),
     "may-be-time": ("{one} may be the time of the rows.", "{cure}"),
-    "ignored-index/levels": (
-        "the index has the levels {names}, which are ignored. The table may hold several recordings.",
-        "{cure}",
-    ),
-    "ignored-index/uneven": (
-        "the index does not rise evenly, which is ignored: rows may be missing or in no order, or of several recordings.",
-        "{cure} after the index has a name, or reset_index(drop=True) if it means nothing",
-    ),
     "sentinel": (
         "{columns}: {what} appears {starts}, far from all other values, like a code for a missing value.",
         "leave such cells empty{or_use}",
@@ -162,7 +154,6 @@ def _parts(it: Said) -> dict[str, Any]:
     count = values.get("n_starts", values.get("n", 0))
     parts: dict[str, Any] = {
         "columns": names_of(about),
-        "names": ", ".join(map(repr, about)),
         "s": "s" if len(about) == 1 else "",
         "cure": between.join(it.setting(name, value) for name, value in it.finding.cure.items()),
         "leave_out": f"choose the other columns with {it.option('variables')}",

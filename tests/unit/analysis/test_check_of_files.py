@@ -249,7 +249,7 @@ def test_streamed_files_give_the_findings_of_files_in_memory(tmp_path: Path):
         assert check(tmp_path) == whole
 
 
-QUICK = {"ignored-index", "sentinel", "glued", "undeclared-time", "shuffled-time", "usable-rows"}
+QUICK = {"sentinel", "glued", "undeclared-time", "shuffled-time", "usable-rows"}
 
 
 def warned(data: object, missing: str = "fill", **options: object) -> list[Finding]:
@@ -273,14 +273,11 @@ def test_a_fit_warns_of_glued_patients_once_and_not_when_they_are_declared():
     assert warned(data, series="patient", time="hour") == []
 
 
-def test_a_fit_warns_of_codes_for_missing_and_of_an_index_that_it_ignores():
+def test_a_fit_warns_of_codes_for_missing():
     data = wards(3)
     data["ward-1"].iloc[[5, 60], 2] = -999.0
     (finding,) = warned(data)
     assert finding.values["value"] == -999
-    index = pd.MultiIndex.from_product([["p", "q"], range(60)], names=["patient", "hour"])
-    (finding,) = warned({"a": ward(120).set_index(index)})
-    assert (finding.code, finding.about) == ("ignored-index", ("patient", "hour"))
 
 
 @pytest.mark.filterwarnings("ignore:these data do not show")

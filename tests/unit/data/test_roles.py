@@ -6,8 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from feddbn.data.roles import check_index, role
+from feddbn.data import read_sites
+from feddbn.data.roles import role
+from feddbn.errors import DataError
 from support.files import doubts_of
+from support.saying import refused
 from support.wards import ward
 
 N = 120
@@ -71,23 +74,12 @@ def test_a_switched_input_is_no_name_of_recordings():
     assert doubts_of({"a": ward(N).assign(valve=np.repeat([0, 1], 60))}) == []
 
 
-@pytest.mark.parametrize(
-    ("index", "how"),
-    [
-        (PATIENTS, "levels"),
-        (pd.Index(np.delete(np.arange(N + 9), np.arange(30, 39))), "uneven"),
-        (pd.Index(np.tile(np.arange(60), 2)), "uneven"),
-        (pd.Index(np.random.default_rng(0).permutation(N)), "uneven"),
-    ],
-)
-def test_an_index_that_a_fit_ignores_is_told(index, how):
-    (finding,) = doubts_of({"a": ward(N).set_index(index)})
-    assert (finding.code, finding.values["how"]) == ("ignored-index", how)
-
-
-def test_a_plain_or_declared_index_is_no_finding():
+def test_levels_of_an_index_are_to_be_named_and_any_other_index_is_ignored():
+    table = ward(N).set_index(PATIENTS)
+    with refused(DataError, "'patient', 'hour'", "series=", code="index-levels"):
+        read_sites({"a": table})
+    assert [
+        one.name for one in read_sites({"a": table}, series="patient", time="hour")["a"].recordings()
+    ] == ["p", "q"]
     for index in (pd.RangeIndex(N), pd.Index(np.arange(5, N + 5)), pd.date_range("2024-01-01", periods=N)):
-        assert check_index(index, "a") == []
         assert doubts_of({"a": ward(N).set_index(index)}) == []
-    declared = doubts_of({"a": ward(N).set_index(PATIENTS)}, series="patient", time="hour")
-    assert not declared.of("ignored-index")
