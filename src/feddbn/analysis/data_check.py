@@ -82,7 +82,7 @@ def check(data: Any, n_lags: int | str = 1, *, layout: Layout | None = None, **c
     look = unwarned(Look(n_lags, prepare=AS_THEY_ARE if is_kind else Prepare()))
     shown: list[Finding] = []
     try:
-        read = read_all(data, layout, is_looked_at=True)
+        read = read_all(data, layout)
         sites = read.sites
         shown = list(doubts(sites, kinds))
         errors = {

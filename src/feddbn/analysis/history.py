@@ -17,12 +17,10 @@ from feddbn.data import Site
 from feddbn.data.described import described
 from feddbn.data.layout import Layout
 from feddbn.data.read import read_all
-from feddbn.data.roles import check_keys
 from feddbn.data.tables import plain_frame
 from feddbn.data.times import Clock
 from feddbn.errors import DataError, Given, ParameterError
 from feddbn.findings import Finding
-from feddbn.words import card
 
 __all__ = ["History", "read_history"]
 
@@ -94,13 +92,12 @@ def read_history(
 ) -> History:
     """Return the end of one recording in a file or table; `layout` says how it is read, `cell_maps` its cells.
 
-    Of several recordings ``series="patient=p3"`` takes one: the rows that have p3 in the column patient. Without it, a file
-    whose other columns show that it holds several, or rows out of order, is refused.
+    Of several recordings ``series="patient=p3"`` takes one: the rows that have p3 in the column patient.
     """
     where = f"history={str(source)!r}" if isinstance(source, (str, PathLike)) else "history"
     source, layout = described(source, replace(layout or Layout(), variables=tuple(variables)))
     source = _of_series(source, layout, series)
-    sites = read_all(source, layout, is_looked_at=True).sites
+    sites = read_all(source, layout).sites
     site = next(iter(sites.values()))
     assert isinstance(site, Site)
     if site.refused is not None:
@@ -108,7 +105,6 @@ def read_history(
     if len(sites) > 1 or len(list(site.recordings())) != 1:
         n = sum(len(list(one.recordings())) for one in sites.values())
         raise DataError(f"{where} holds {n} recordings; {_CHOOSE}.")
-    remarks = (*_other_columns(site, layout, where), *site.findings)
     (own,), (recording,) = site.recordings(), MappedSite(site, cell_maps).recordings()
     rows, mean, n_rows, end = _end(recording, len(variables), where)
     values, at = all_rows(recording)
@@ -116,7 +112,7 @@ def read_history(
     n_empty = own.end - end
     rows = np.concatenate([rows, np.full((n_empty, len(variables)), np.nan)])
     last = own.last if site.clock is not None and site.clock.step is not None else None
-    return History(rows, mean, n_rows, n_empty, values, at, own.end, last, site.clock, remarks)
+    return History(rows, mean, n_rows, n_empty, values, at, own.end, last, site.clock, site.findings)
 
 
 _CHOOSE = f"give the rows of one recording, or say which with {Given('series', 'COLUMN=NAME')}"
@@ -155,20 +151,3 @@ def _end(recording: Recording, d: int, where: str) -> tuple[FloatArray, FloatArr
     if not n_rows:
         raise DataError(f"{where} has no usable row; a forecast goes on from its last ones.")
     return np.concatenate(pieces), total / np.maximum(count, 1), n_rows, end
-
-
-def _other_columns(site: Site, layout: Layout, where: str) -> tuple[Finding, ...]:
-    """Refuse a file whose other columns show several recordings or disorder; tell of a column that may be a time."""
-    assert layout.variables is not None
-    remarks = []
-    for found in [] if site.profile is None else check_keys(site.profile):
-        if set(found.about) <= set(layout.variables):
-            continue
-        if found.code in ("glued", "shuffled-time"):
-            raise DataError(
-                f"{where}: {card(found).detail} In the order of time, {_CHOOSE}.",
-                code=found.code,
-            )
-        if found.code == "undeclared-time" and layout.time is None:
-            remarks.append(Finding("may-be-time", "note", about=found.about, cure=found.cure))
-    return tuple(remarks)

@@ -54,20 +54,16 @@ def positions(column: pd.Series, kind: Kind) -> tuple[FloatArray, str | None]:
     return places[codes], strange
 
 
-def read_cells(
-    frame: pd.DataFrame,
-    columns: Sequence[str],
-    kinds: Mapping[str, Kind],
-    where: str,
-    others: Sequence[str] = (),
-) -> Cells:
-    """Return the cells of some columns, and of others that may hold anything; the index of the frame numbers its rows."""
-    names = [*columns, *others]
+def read_cells(frame: pd.DataFrame, columns: Sequence[str], kinds: Mapping[str, Kind], where: str) -> Cells:
+    """Return the cells of some columns; the index of the frame numbers its rows."""
+    names = list(columns)
     chosen = frame if frame.columns.tolist() == names else frame[names]
     own = {name: kind for name, kind in kinds.items() if name in columns}
     texts: dict[int, pd.Series] = {}
     errors: list[DataError] = []
-    if not with_levels(own) and all(_is_plain(dtype) for dtype in chosen.dtypes):
+    if not with_levels(own) and all(
+        isinstance(one, np.dtype) and one.kind in "fiub" for one in chosen.dtypes
+    ):
         values = np.array(chosen.to_numpy(dtype=np.float64), order="C")
     else:
         values = np.empty(chosen.shape)
@@ -82,8 +78,7 @@ def read_cells(
             else:
                 numbers = pd.to_numeric(column.astype(object), errors="coerce")
                 values[:, j], texts[j] = numbers.to_numpy(dtype=np.float64), column
-    held = [column for j, column in texts.items() if j < len(columns)]
-    errors += [_no_numbers(held, where)] if held else []
+    errors += [_no_numbers([*texts.values()], where)] if texts else []
     for name, kind in own.items():
         try:
             refuse_misfits(values[:, names.index(name)], name, kind, where)
@@ -99,10 +94,6 @@ def _is_number(column: pd.Series) -> bool:
         return True
     # Exact decimals, and truths beside empty cells, are numbers, too.
     return pd.api.types.infer_dtype(column, skipna=True) in ("decimal", "boolean")
-
-
-def _is_plain(dtype: object) -> bool:
-    return isinstance(dtype, np.dtype) and dtype.kind in "fiub"
 
 
 def _no_level(column: pd.Series, kind: Kind, strange: str, where: str) -> DataError:
@@ -128,10 +119,10 @@ def _no_numbers(columns: Sequence[pd.Series], where: str) -> DataError:
     strange = texts[pd.to_numeric(texts, errors="coerce").isna()]
     cure = f"declare its levels with {Given('kinds')} for a method that knows kinds (MixedDBN)"
     said += " is not numeric"
-    if re.fullmatch(r"\s*[-+]?[\d.]*,\d+\s*", strange.iloc[0]) or len(strange) < len(texts):
+    is_comma = len(strange) and re.fullmatch(r"\s*[-+]?[\d.]*,\d+\s*", strange.iloc[0])
+    if is_comma or 0 < len(strange) < len(texts):
         about |= {"row": int(strange.index[0]), "cell": strange.iloc[0][:30]}
         said += f": row {about['row']} (counted from 0) has {about['cell']!r}"
-        is_comma = "," in about["cell"]
         cure = (
             f"give {Given('decimal', ',')} if that is a decimal comma"
             if is_comma

@@ -36,19 +36,16 @@ _AT_ONCE = 1 << 20
 
 @dataclass(frozen=True)
 class Part:
-    """How a table is read: its layout, its variables and other columns to look at, and what its recordings are called."""
+    """How a table is read: its layout, its variables, and what its recordings are called."""
 
     table: Table
     layout: Layout
     variables: tuple[str, ...]
-    others: tuple[str, ...]
     where: str
     prefix: str = ""
 
     @classmethod
-    def of(
-        cls, table: Table, layout: Layout, where: str, is_looked_at: bool = False, prefix: str = ""
-    ) -> Part:
+    def of(cls, table: Table, layout: Layout, where: str, prefix: str = "") -> Part:
         """Return it for a table; a layout that does not go with its columns is refused."""
         if layout.time is None and table.time_index is not None:
             layout = replace(layout, time=table.time_index)
@@ -58,20 +55,16 @@ class Part:
                 said = f"{where} has readings, whose {'times' if name == 'time' else 'step of time'} must be known"
                 raise ParameterError(f"{said}; give {Given(name)}.", code=f"needs-{name}")
         if layout.names is not None:
-            return cls(table, layout, tuple(layout.variables or ()), (), where, prefix)
+            return cls(table, layout, tuple(layout.variables or ()), where, prefix)
         keys = set(layout.keys.values())
         data = [name for name in table.columns if name in keys or name not in table.index_columns]
-        chosen = layout.choose_variables(data, where)
-        others = [name for name in data if name not in {*keys, *chosen}]
-        return cls(
-            table, layout, chosen, tuple(others) if is_looked_at and not layout.sources else (), where, prefix
-        )
+        return cls(table, layout, layout.choose_variables(data, where), where, prefix)
 
     def frames(self) -> Iterator[pd.DataFrame]:
         """Yield the rows of the table, numbered from 0, with variables under their own names."""
         keys = [name for name in self.layout.keys.values() if name is not None]
         found = {one: self.variables[k] for k, one in self.layout.sources_of(self.variables)}
-        wanted = keys if self.layout.names is not None else [*dict.fromkeys([*found, *self.others, *keys])]
+        wanted = keys if self.layout.names is not None else [*found, *keys]
         before = 0
         for frame in self.table.frames(wanted):
             frame = frame.set_axis(pd.RangeIndex(before, before + len(frame)))
@@ -105,15 +98,14 @@ class Collected:
         """Take the layout and the variables of a table; those of all tables of a site have to be the same."""
         if self.profile is None:
             self.layout, self.variables = part.layout, part.variables
-            self._begin_counts(part.others)
+            self._begin_counts()
         else:
             part.layout.require_same(part.variables, self.variables, part.where, "its first recording")
         if part.layout.names is not None:
             self.names |= {one: k for k, one in part.layout.sources_of(part.variables)}
 
-    def _begin_counts(self, others: Sequence[str] = ()) -> None:
-        columns = (*self.variables, *others)
-        self.profile = Profile(self.name, columns, self.variables, self.layout.time is not None)
+    def _begin_counts(self) -> None:
+        self.profile = Profile(self.name, self.variables, self.layout.time is not None)
         self._beyond = np.zeros(len(self.variables), dtype=np.int64)
 
     def feed(self, frame: pd.DataFrame, part: Part) -> None:
@@ -165,9 +157,9 @@ class Collected:
         return found
 
     def _feed_rows(self, frame: pd.DataFrame, part: Part, columns: dict[str, NDArray[Any]]) -> None:
-        layout, d = part.layout, len(part.variables)
-        cells = read_cells(frame, part.variables, layout.kinds, part.where, part.others)
-        values = cells.values[:, :d]
+        layout = part.layout
+        cells = read_cells(frame, part.variables, layout.kinds, part.where)
+        values, texts = cells.values, cells.texts
         within = values if layout.gathers else layout.plausible(values, part.variables)
         hollow = columns.get("unlabelled", np.zeros(len(frame), dtype=bool))
         self.errors += cells.errors
@@ -192,16 +184,13 @@ class Collected:
             return
         if within is not values:
             self._beyond += (np.isnan(within) & ~np.isnan(values)).sum(axis=0)
-        shown, texts = within, cells.texts
-        if part.others:
-            shown = np.concatenate([within, cells.values[:, d:]], axis=1)
         columns |= {"hollow": hollow, "values": within}
         if (np.diff(columns["code"]) < 0).any():
             order = np.argsort(columns["code"], kind="stable")
-            shown, columns = shown[order], {name: one[order] for name, one in columns.items()}
+            columns = {name: one[order] for name, one in columns.items()}
             texts = {j: one.iloc[order] for j, one in texts.items()}
         assert self.profile is not None
-        self.profile.feed(shown, columns["code"], texts)
+        self.profile.feed(columns["values"], columns["code"], texts)
         if not self.errors:
             self.rows.append(**{**columns, "values": np.ascontiguousarray(columns["values"])})
 

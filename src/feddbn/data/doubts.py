@@ -118,7 +118,7 @@ def _is_code(value: float) -> bool:
 def _of_columns(site: Profile) -> list[Finding]:
     """Return the findings about the columns of a site."""
     where = {"site": site.name}
-    empty = [name for name in site.chosen if site.n_rows and site.n_missing[site.place[name]] == site.n_rows]
+    empty = [name for name in site.columns if site.n_rows and site.n_missing[site.place[name]] == site.n_rows]
     is_flat = (site.lowest == site.highest) & (site.n_rows > 1)
     flat = tuple(name for name in site.numeric if is_flat[site.place[name]])
     return [
@@ -130,7 +130,7 @@ def _of_columns(site: Profile) -> list[Finding]:
 
 
 def _missing(site: Profile) -> list[Finding]:
-    shares = {name: float(site.n_missing[site.place[name]] / max(site.n_rows, 1)) for name in site.chosen}
+    shares = {name: float(site.n_missing[site.place[name]] / max(site.n_rows, 1)) for name in site.columns}
     worst_first = sorted(
         ((name, share) for name, share in shares.items() if 0 < share < 1), key=lambda one: -one[1]
     )

@@ -38,10 +38,6 @@ def _declared_kinds(kinds: Mapping[str, object] | None) -> dict[str, Kind]:
     return dict(zip(names, read_kinds(kinds, names), strict=True))
 
 
-MISSING = ("drop", "keep")
-"""What can be done about missing cells."""
-IRREGULAR = ("refuse", "average")
-"""What can be done about times that are not equally far apart."""
 ROW_TIMES = "@time"
 """As a label: the times of rows, from whichever column or index they come; they have to be dates."""
 
@@ -120,7 +116,7 @@ class Layout(Settings):
     values: str | None = setting(None, _column(), "Column with the reading's value, used with `names`.")
     irregular: str | None = setting(
         None,
-        word(*IRREGULAR) | nothing(),
+        word("refuse", "average") | nothing(),
         'What to do if rows are not equally spaced in time. "refuse": stop. "average": average the readings within each '
         'time step `freq`; steps without readings stay empty. By default "average" with `names`, otherwise '
         '"refuse".',
@@ -139,7 +135,7 @@ class Layout(Settings):
     )
     missing: str | None = setting(
         None,
-        word(*MISSING) | nothing(),
+        word("drop", "keep") | nothing(),
         'Rows with empty cells. "keep", the default: keep them, with NaN in empty cells; `Prepare` says what a fit then '
         "does. Rows without any value are removed at the ends of a segment, and more than ten in a row end the segment. "
         '"drop": leave out rows with an empty cell and start a new segment.',

@@ -24,26 +24,11 @@ SITE_ROWS = 200_000
 
 
 class Profile:
-    """What is known of the rows of one site; arrays have one entry for each of `columns`.
+    """What is known of the rows of one site; arrays have one entry for each of `columns`."""
 
-    Attributes
-    ----------
-    chosen
-        The columns that a fit uses; they come first.
-    is_timed
-        Whether the times of its rows are known.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        columns: tuple[str, ...],
-        chosen: tuple[str, ...],
-        is_timed: bool = False,
-    ) -> None:
+    def __init__(self, name: str, columns: tuple[str, ...], is_timed: bool = False) -> None:
         d = len(columns)
-        self.name, self.columns, self.chosen = name, columns, chosen
-        self.is_timed = is_timed
+        self.name, self.columns, self.is_timed = name, columns, is_timed
         self.place = {column: j for j, column in enumerate(columns)}
         self.n_rows = 0
         self.n_missing, self.n_text = np.zeros(d, dtype=np.int64), np.zeros(d, dtype=np.int64)
@@ -100,14 +85,14 @@ class Profile:
 
     @cached_property
     def numeric(self) -> tuple[str, ...]:
-        """The chosen columns that hold numbers only."""
+        """The columns that hold numbers only."""
         is_number = (self.n_text == 0) & (self.n_numbers > 0)
-        return tuple(name for name in self.chosen if is_number[self.place[name]])
+        return tuple(name for name in self.columns if is_number[self.place[name]])
 
     @property
     def is_whole(self) -> bool:
-        """Whether no chosen cell is empty."""
-        return not self.n_missing[: len(self.chosen)].any()
+        """Whether no cell is empty."""
+        return not self.n_missing.any()
 
     def largest(self, column: str) -> float:
         """The largest absolute value of a cell of a column, 0 if there is none."""
@@ -121,7 +106,7 @@ def profile_of(name: str, site: SiteData) -> Profile:
     if known is not None:
         return known
     is_timed = getattr(site, "step", None) is not None
-    found = Profile(name, tuple(site.variables), tuple(site.variables), is_timed=is_timed)
+    found = Profile(name, tuple(site.variables), is_timed)
     for code, recording in enumerate(site.recordings()):
         for block in recording.blocks():
             found.feed(block.values, np.full(len(block.values), code), {})

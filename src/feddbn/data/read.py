@@ -109,10 +109,10 @@ def read_sites(
     return aligned(found.sites, found.layout, same_variables)
 
 
-def read_all(data: Any, layout: Layout, place: Path | None = None, is_looked_at: bool = False) -> Read:
-    """Return all sites; with `is_looked_at`, profiles are of all columns."""
+def read_all(data: Any, layout: Layout, place: Path | None = None) -> Read:
+    """Return all sites, also those that are refused."""
     told, own = described(data, layout)
-    reader = _Reader(own, place, is_looked_at)
+    reader = _Reader(own, place)
     found = reader.read(
         told, stem(Path(data)) if isinstance(data, (str, PathLike)) else "site-0", own is not layout
     )
@@ -128,7 +128,6 @@ class _Reader:
 
     layout: Layout
     place: Path | None
-    is_looked_at: bool
 
     def read(self, data: Any, name: str, is_one: bool) -> dict[str, Collected | SiteData]:
         """Return the sites, whose readings are yet to be made rows; `is_one` says that a folder is one site, not several."""
@@ -170,7 +169,7 @@ class _Reader:
                 own = f"recording-{k}" if table.name == "recording-0" else table.name
                 inside = where if len(tables) == 1 else f"recording {own!r} of {where}"
                 prefix = f"{own}/" if len(tables) > 1 else ""
-                part = Part.of(replace(table, name=own), layout, inside, self.is_looked_at, prefix)
+                part = Part.of(replace(table, name=own), layout, inside, prefix)
                 made.begin(part)
                 for frame in part.frames():
                     made.feed(frame, part)
@@ -189,7 +188,7 @@ class _Reader:
             raise ParameterError(
                 f"{Given('site', column)} needs one DataFrame or file, not {type(data).__name__}."
             )
-        part = Part.of(table, self.layout, table.where, self.is_looked_at)
+        part = Part.of(table, self.layout, table.where)
         room, names, sites = self._room([table]), dict[str, int](), dict[str, Collected]()
         for frame in part.frames():
             keys = names_of_keys(frame[column], "site", table.where)

@@ -78,10 +78,9 @@ def check_keys(site: Profile) -> list[Finding]:
 def _finding(site: Profile, name: str, found: Role) -> list[Finding]:
     """What is said of a column alone; where times are known, no other one is looked for."""
     where, time = {"site": site.name}, {"time": name}
-    is_left_out = name not in site.chosen
     if found.kind == "blocks":
         n = len(found.starts) + 1
-        if n < _FEWEST_BLOCKS or is_left_out:
+        if n < _FEWEST_BLOCKS:
             return []
         return [
             Finding("glued", "warning", {**where, "how": "blocks", "n_values": n}, (name,), {"series": name})

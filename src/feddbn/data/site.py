@@ -167,7 +167,7 @@ def check_magnitudes(sites: Mapping[str, SiteData]) -> None:
     """
     for name, site in sites.items():
         profile = site.profile if isinstance(site, Site) else None
-        for column in () if profile is None else profile.chosen:
+        for column in () if profile is None else profile.columns:
             largest = 0.0 if profile is None else profile.largest(column)
             if largest > LARGEST:
                 raise DataError(

@@ -35,7 +35,6 @@ _SENTENCES = {
         "{one} looks like a time, but the rows are not in its order. Lags would be meaningless.",
         "{cure}",
     ),
-    "may-be-time": ("{one} may be the time of the rows.", "{cure}"),
     "sentinel": (
         "{columns}: {what} appears {starts}, far from all other values, like a code for a missing value.",
         "leave such cells empty{or_use}",

@@ -263,3 +263,8 @@ def test_a_text_file_that_is_written_otherwise_says_which_option_it_needs(
     path.write_text("\n".join(lines), encoding="latin-1")
     with refused(InputError, *names, code=code):
         read_sites(path, **options)
+
+
+def test_text_of_numbers_is_text():
+    with refused(DataError, "'x'", code="not-numeric"):
+        read_sites({"s": pl.DataFrame({"x": ["1.5", "2"], "y": [1.0, 2.0]})})

@@ -194,21 +194,6 @@ def test_a_column_of_dates_is_to_be_named_as_the_time_first() -> None:
         assert cut(rows, time="time", **({"day_first": True} if also else {})) == [60]
 
 
-@pytest.mark.slow
-def test_a_column_that_is_left_out_names_no_recordings_where_times_do() -> None:
-    days = pd.date_range("2023-01-01", periods=360, freq="D")
-    rows = table(360, date=days, month=days.month, stay=np.arange(360) // 90)
-    for given, about in (
-        ({"time": "date"}, {"month", "stay"}),
-        ({"time": "date", "variables": ["x", "y"]}, set()),
-        ({"variables": ["x", "y"]}, set()),
-    ):
-        found = feddbn.check(rows, **given)  # type: ignore[arg-type]
-        assert {name for one in found if "series" in one.cure for name in one.about} == about
-    untimed = feddbn.check(rows.drop(columns="date"), variables=["x", "y"])
-    assert only(untimed, "glued").cure == {"series": "stay"}
-
-
 def test_a_column_of_text_is_refused() -> None:
     hours = pd.date_range("2024-01-01", periods=60, freq="h")
     for rows in (
