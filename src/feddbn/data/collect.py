@@ -352,9 +352,8 @@ class Collected:
         at = lacking = np.zeros(0, dtype=np.int64)
         if clock is not None:
             # Rows that are made of readings are at steps of their clock.
-            is_made = layout.gathers and layout.way == "average"
-            zone, own = self._zone, replace(clock, unit="instant") if is_made else clock
-            at, steps, wrong = jumps(rows, begins, own, zone, layout.tolerance)
+            own = replace(clock, unit="instant") if layout.way == "average" else clock
+            at, steps, wrong = jumps(rows, begins, own, self._zone, layout.tolerance)
             if wrong is not None:
                 raise self._wrong_time(*wrong, begins)
             lacking = steps - 1
@@ -379,12 +378,10 @@ class Collected:
         edges = owner.searchsorted(np.arange(len(begins) + 1)).tolist()
         assert self.profile is not None
         is_whole = self.profile.is_whole and not layout.gathers
-        told = zip(
-            names, pairwise(edges), since(last, begins).tolist(), self._times_of(last, clock), strict=True
-        )
+        ends_at, times = since(last, begins).tolist(), self._times_of(last, clock)
         items = tuple(
             _recording(name, rows, spans[a:b].tolist(), is_whole, end, time)
-            for name, (a, b), end, time in told
+            for name, (a, b), end, time in zip(names, pairwise(edges), ends_at, times, strict=True)
         )
         rows.keep(("values", "label"))
         cells = {name: int(n) for name, n in zip(self.variables, self._beyond, strict=True) if n}
@@ -399,12 +396,10 @@ class Collected:
         ticks = self.rows.pick("tick", which)
         if self._unit == "number":
             return [int(one) if one == int(one) else round(one, 9) for one in ticks.tolist()]
-        is_made = self.layout.gathers and self.layout.way == "average"
-        dates = pd.DatetimeIndex(clock.dates(ticks) if is_made else ticks.view("datetime64[ns]"))
-        is_local = is_made and clock.unit != "instant"
-        return list(
-            dates if self._zone is None or is_local else dates.tz_localize("UTC").tz_convert(self._zone)
-        )
+        if self.layout.way == "average" and clock.unit != "instant":
+            return list(pd.DatetimeIndex(clock.dates(ticks)))
+        dates = pd.DatetimeIndex(ticks.view("datetime64[ns]"))
+        return list(dates if self._zone is None else dates.tz_localize("UTC").tz_convert(self._zone))
 
     def _wrong_time(self, row: int, code: str, begins: IntArray) -> DataError:
         """What to say of a row whose time is not after that of the row before it, or too close to it."""

@@ -35,11 +35,9 @@ def left_out(folder: Path) -> list[str]:
         found = located(_read(path)["data"], folder, f"file {str(path)!r}")
         # A query may name several files, also by patterns.
         texts = re.findall(r"'([^']+)'", found.query) if isinstance(found, SqlTable) else [found]
-        named |= {
-            one
-            for text in texts
-            for one in folder.glob(os.path.relpath(folder / text, folder).partition("/")[0])
-        }
+        for text in texts:
+            first = os.path.relpath(folder / text, folder).partition(os.sep)[0]
+            named |= {*folder.glob("*" if first == "." else first)}
     return [one.name for one in (*data_files(folder), *data_folders(folder)) if one not in named]
 
 

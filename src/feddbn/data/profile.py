@@ -94,10 +94,9 @@ class Profile:
         """Whether no cell is empty."""
         return not self.n_missing.any()
 
-    def largest(self, column: str) -> float:
-        """The largest absolute value of a cell of a column, 0 if there is none."""
-        ends = np.abs([end[self.place[column]] for end in (self.lowest, self.highest)])
-        return float(ends[np.isfinite(ends)].max(initial=0.0))
+    def largest(self) -> dict[str, float]:
+        """Column -> the largest absolute value of its cells; -inf if it has none."""
+        return dict(zip(self.columns, np.maximum(self.highest, -self.lowest).tolist(), strict=True))
 
 
 def profile_of(name: str, site: SiteData) -> Profile:

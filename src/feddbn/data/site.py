@@ -166,12 +166,11 @@ def check_magnitudes(sites: Mapping[str, SiteData]) -> None:
     For fits in one process only: where sites answer for themselves, whether one refuses must not depend on a single cell.
     """
     for name, site in sites.items():
-        profile = site.profile if isinstance(site, Site) else None
-        for column in () if profile is None else profile.columns:
-            largest = 0.0 if profile is None else profile.largest(column)
-            if largest > LARGEST:
+        largest = site.profile.largest() if isinstance(site, Site) and site.profile is not None else {}
+        for column, size in largest.items():
+            if size > LARGEST:
                 raise DataError(
-                    f"site {name!r} has a cell of size {largest:g} in column {column!r}, which is too large to compute with; "
+                    f"site {name!r} has a cell of size {size:g} in column {column!r}, which is too large to compute with; "
                     f"leave such cells empty, or say what is plausible with {Given('limits')}.",
                     code="huge",
                 )
