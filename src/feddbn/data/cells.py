@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,16 +21,7 @@ from feddbn.data.kinds import refuse_misfits
 from feddbn.data.times import are_dates
 from feddbn.errors import DataError, Given
 
-__all__ = ["Cells", "names_of_keys", "positions", "read_cells", "with_levels"]
-
-
-@dataclass(frozen=True)
-class Cells:
-    """Some rows: values (n, k), NaN where a cell is empty or no number; columns that hold text; what is wrong with them."""
-
-    values: FloatArray
-    texts: Mapping[int, pd.Series]
-    errors: Sequence[DataError]
+__all__ = ["names_of_keys", "positions", "read_cells", "with_levels"]
 
 
 def with_levels(kinds: Mapping[str, Kind]) -> dict[str, Kind]:
@@ -54,8 +44,13 @@ def positions(column: pd.Series, kind: Kind) -> tuple[FloatArray, str | None]:
     return places[codes], strange
 
 
-def read_cells(frame: pd.DataFrame, columns: Sequence[str], kinds: Mapping[str, Kind], where: str) -> Cells:
-    """Return the cells of some columns; the index of the frame numbers its rows."""
+def read_cells(
+    frame: pd.DataFrame, columns: Sequence[str], kinds: Mapping[str, Kind], where: str
+) -> tuple[FloatArray, dict[int, pd.Series], list[DataError]]:
+    """Return (n, k) cells, NaN where one is empty or no number; columns that hold text; and what is wrong with them.
+
+    The index of the frame numbers its rows.
+    """
     names = list(columns)
     chosen = frame if frame.columns.tolist() == names else frame[names]
     own = {name: kind for name, kind in kinds.items() if name in columns}
@@ -84,7 +79,7 @@ def read_cells(frame: pd.DataFrame, columns: Sequence[str], kinds: Mapping[str, 
             refuse_misfits(values[:, names.index(name)], name, kind, where)
         except DataError as error:
             errors.append(error)
-    return Cells(values, texts, errors)
+    return values, texts, errors
 
 
 def _is_number(column: pd.Series) -> bool:

@@ -73,8 +73,6 @@ def summary(sites: Mapping[str, SiteData], n_lags: int = 0) -> pd.DataFrame:
     missing_percent
         Share of the cells of the kept rows that are empty; 0 if rows were read with ``missing="drop"``.
 
-    Reads every site once, streamed ones in batches.
-
     Examples
     --------
     >>> import numpy as np
@@ -99,9 +97,7 @@ def summary(sites: Mapping[str, SiteData], n_lags: int = 0) -> pd.DataFrame:
             "complete_rows": complete.n_usable,
             "missing_percent": 100.0 * every.n_missing / max(every.n_rows * len(site.variables), 1),
         }
-    # By column, so that counts stay whole numbers.
-    columns = {column: [row[column] for row in table.values()] for column in next(iter(table.values()), {})}
-    return pd.DataFrame(columns, index=pd.Index([*table], name="site"))
+    return pd.DataFrame.from_dict(table, orient="index").rename_axis("site")
 
 
 class _Count:

@@ -158,11 +158,10 @@ class Collected:
 
     def _feed_rows(self, frame: pd.DataFrame, part: Part, columns: dict[str, NDArray[Any]]) -> None:
         layout = part.layout
-        cells = read_cells(frame, part.variables, layout.kinds, part.where)
-        values, texts = cells.values, cells.texts
+        values, texts, errors = read_cells(frame, part.variables, layout.kinds, part.where)
         within = values if layout.gathers else layout.plausible(values, part.variables)
         hollow = columns.get("unlabelled", np.zeros(len(frame), dtype=bool))
-        self.errors += cells.errors
+        self.errors += errors
         # One finite total proves that every value is finite, without an (n, d) mask; the reverse need not hold.
         with np.errstate(invalid="ignore", over="ignore"):
             is_finite = bool(np.isfinite(within.sum()))
@@ -267,8 +266,8 @@ class Collected:
 
     def _ranks(self) -> NDArray[np.int32]:
         """The place of each recording in the order of their names."""
-        names = sorted(self._recordings)
-        return np.array([names.index(name) for name in self._recordings], dtype=np.int32)
+        place = {name: k for k, name in enumerate(sorted(self._recordings))}
+        return np.array([place[name] for name in self._recordings], dtype=np.int32)
 
     def _begins(self) -> IntArray:
         """The first row of each recording."""

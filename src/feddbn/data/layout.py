@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.kinds import Kind
 from feddbn.data.kinds import read_kinds
 from feddbn.data.sources import Change, changed, read_limits, read_units, read_variables
 from feddbn.data.times import Clock, Freq, clock_of
@@ -30,12 +29,6 @@ __all__ = [
     "quoted",
     "unnamed",
 ]
-
-
-def _declared_kinds(kinds: Mapping[str, object] | None) -> dict[str, Kind]:
-    """Kinds by variable from what a user says; whether there are such variables is not known yet."""
-    names = tuple(kinds) if isinstance(kinds, Mapping) else ()
-    return dict(zip(names, read_kinds(kinds, names), strict=True))
 
 
 ROW_TIMES = "@time"
@@ -221,7 +214,9 @@ class Layout(Settings):
         if self.variables is not None and not self.variables:
             raise ParameterError(f"{Given('variables', [])} must list at least one column.")
         _ = self.clock
-        object.__setattr__(self, "kinds", _declared_kinds(self.kinds))
+        # Whether there are such variables is not known yet.
+        named = tuple(self.kinds) if isinstance(self.kinds, Mapping) else ()
+        object.__setattr__(self, "kinds", dict(zip(named, read_kinds(self.kinds, named), strict=True)))
 
     @property
     def keys(self) -> dict[str, str | None]:
