@@ -12,9 +12,9 @@ from feddbn.core.ancestral.marks import Marks
 from feddbn.core.ancestral.search import MarkLearner
 from feddbn.core.arrays import BoolArray
 from feddbn.core.orders.learn import refit
+from feddbn.core.statistics.enough import check_variances
 from feddbn.core.statistics.moments import Moments
 from feddbn.core.threads import one_thread
-from feddbn.data.checks import check_variances
 from feddbn.errors import DataError, ParameterError
 from feddbn.findings import Finding
 from feddbn.methods.summary import SummaryEstimator, SummarySettings

@@ -22,10 +22,10 @@ from feddbn.core.orders.learn import (
 )
 from feddbn.core.orders.parents import MANY_NODES, Criterion
 from feddbn.core.statistics.diagnostics import outputs_of, slow_findings
+from feddbn.core.statistics.enough import ROWS_PER_COLUMN, rows_doubt, rows_level
 from feddbn.core.statistics.moments import Moments
 from feddbn.core.threads import one_thread
 from feddbn.data import SiteData
-from feddbn.data.checks import ROWS_PER_COLUMN, rows_doubt, rows_level
 from feddbn.errors import Given, ParameterError, ResultWarning, UnitsWarning
 from feddbn.federation.programs.alone import Alone, alone_program, is_compared
 from feddbn.federation.programs.curved import (

@@ -178,7 +178,6 @@ _AGAINST = {
     "too-few-rows": "there are too few rows",
     "sites-disagree": "sites do not fit each other",
     "two-rates": "rows of some sites are farther apart in time",
-    "held": "values repeat themselves",
     "made-up-values": "some values were filled in earlier",
     "hidden": "hidden causes explain the data as well",
     "memory": "residuals are autocorrelated",

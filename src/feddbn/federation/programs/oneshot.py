@@ -48,10 +48,10 @@ from feddbn.core.statistics.diagnostics import (
     without_memory,
 )
 from feddbn.core.statistics.discoveries import discoveries, edge_p_values, q_values
+from feddbn.core.statistics.enough import check_variances, rows_doubt
 from feddbn.core.statistics.moments import Moments, dependences, safe_roots, sums_length
 from feddbn.core.statistics.parts import UNKNOWN_DISPERSION
 from feddbn.core.statistics.residual_checks import ResidualChecks, violations
-from feddbn.data.checks import check_variances, rows_doubt
 from feddbn.errors import DataError
 from feddbn.federation.programs.functions import CurvedMoments, knobs_program
 from feddbn.federation.programs.residual_checks import (

@@ -29,7 +29,7 @@ from pydantic import (
 from feddbn.core.arrays import FloatArray
 from feddbn.core.kinds import Kind
 from feddbn.data.kinds import read_kinds
-from feddbn.data.times import clock_of_step
+from feddbn.data.times import clock_of
 from feddbn.errors import FeddbnError, ParameterError
 from feddbn.federation.protocol.encoding import decode, encode
 from feddbn.federation.protocol.rows import MOST_BLOCKS
@@ -253,7 +253,7 @@ class Study(Table):
     @model_validator(mode="after")
     def _known_step(self) -> Study:
         if self.step:
-            clock_of_step(self.step, "step")
+            clock_of(self.step, "step")
         return self
 
     @model_validator(mode="after")

@@ -16,7 +16,7 @@ from feddbn.data.layout import ROW_TIMES, Layout
 from feddbn.data.profile import profile_of
 from feddbn.data.read import read_sites
 from feddbn.data.site import with_columns
-from feddbn.data.times import clock_of_step
+from feddbn.data.times import clock_of
 from feddbn.errors import FeddbnError, FileError, SiteRefused
 from feddbn.federation.guards.study_plan import check_tasks, scope_of
 from feddbn.federation.protocol.endpoint import (
@@ -103,7 +103,7 @@ def about_variables(data: SiteData, layout: Layout) -> Iterator[Finding]:
         filled = int(profile.n_numbers[profile.place[name]])
         values = {
             "sources": [
-                {"name": one.name, **({} if one.change is None else asdict(one.change))}
+                {"name": one, **(asdict(layout.units[name]) if name in layout.units else {})}
                 for _, one in layout.sources_of([name])
             ],
             "limits": layout.limits.get(name),
@@ -163,10 +163,10 @@ def study_checks(settings: SiteSettings, policy: SitePolicy, data: SiteData) -> 
                 "column in the site's settings (time).",
                 code="other-step",
             )
-        if clock_of_step(own).steps_of(clock_of_step(study.step)) != 1:
+        if not clock_of(own).is_like(clock_of(study.step)):
             raise SiteRefused(
-                f"the study {study.name!r} has rows {study.step} apart, and this site {own}; with freq = {study.step!r} in "
-                "the site's settings rows that are whole multiples of it apart are used for what they tell.",
+                f"the study {study.name!r} has rows {study.step} apart, and this site {own}; freq = {study.step!r} and "
+                "irregular = 'average' in the site's settings put its rows on these steps.",
                 code="other-step",
             )
 
