@@ -186,7 +186,6 @@ DOORS: dict[str, list[tuple[Callable[[], Any], str]]] = {
         (lambda: feddbn.simulate(d="three"), "'three'"),
         (lambda: feddbn.simulate(random_state=-1), "random_state"),
         (lambda: feddbn.simulate(effects="sine"), "effects"),
-        (lambda: feddbn.simulate(interactions=2, n_lags=0), "interactions=2"),
         (lambda: feddbn.simulate(kinds=["binary"], noise="laplace"), "noise='laplace'"),
         (lambda: feddbn.simulate(kinds={"y": "binary"}), "'y'"),
         (lambda: feddbn.simulate(d=0), "d"),

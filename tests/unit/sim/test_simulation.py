@@ -151,14 +151,13 @@ def test_a_stored_truth_reads_back(tmp_path, different):
         d=4,
         n_sites=2,
         n_samples=60,
-        effects="spline",
-        interactions=2,
+        effects="gp",
         heterogeneity="independent" if different else 0.0,
     )
     path = write_truth(fed, tmp_path / "truth.json")
     read = read_truth(path)
     assert (read["site-1"] if different else read).equals(fed.truths["site-1"])
-    assert json.loads(path.read_text())["simulated"]["effects"] == "spline"
+    assert json.loads(path.read_text())["simulated"]["effects"] == "gp"
 
 
 @pytest.mark.slow
