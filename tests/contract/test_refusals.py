@@ -176,7 +176,7 @@ DOORS: dict[str, list[tuple[Callable[[], Any], str]]] = {
         (lambda: model().dbn_.do("x0", rows(), 3), "interventions"),
         (lambda: model().dbn_.effects("x0", "nope", 3), "'nope'"),
         (lambda: model().dbn_.impulse_responses(3, "choleski"), "'choleski'"),
-        (lambda: curved().total_effects(3), "effects"),
+        (lambda: curved().impulse_responses(3), "effects"),
         (lambda: curved_dbn().effects("a", "c", 3, ["b"]), "mediators"),
         (lambda: curved_dbn().spectral_radius, "spectral"),
         (lambda: curved_dbn().to_lingam(), "dbn.to_json"),

@@ -8,13 +8,10 @@ are methods of `DBN`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
 
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import ParameterError
@@ -22,8 +19,7 @@ from feddbn.model import dynamics, effects, export, graph, roots
 from feddbn.model import forecast as forecasts
 from feddbn.model.forecast import Held, sample_paths
 from feddbn.model.network import Network, RandomState, Rows, random_generator
-from feddbn.model.nodes import known
-from feddbn.model.step import Noise, impact
+from feddbn.model.step import Noise
 from feddbn.settings import whole
 from feddbn.shown import Shown
 
@@ -55,7 +51,7 @@ class DBN(Network, Shown):
     [['x', 'y', 0, 0.5], ['x', 'x', 1, 0.4]]
     >>> dbn.do({"x": 1.0}, None, steps=2).mean["y"].tolist()
     [0.5, 0.5]
-    >>> dbn.tidy(dbn.total_effects(1), "effect").query("source == 'x' and target == 'y'")["effect"].tolist()
+    >>> dbn.tidy(dbn.impulse_responses(1), "effect").query("source == 'x' and target == 'y'")["effect"].tolist()
     [0.5, 0.2]
     """
 
@@ -72,24 +68,18 @@ class DBN(Network, Shown):
     response_bands = dynamics.response_bands
     standard_errors = dynamics.standard_errors
     fevd = dynamics.fevd
-    total_effects = effects.total_effects
-    direct_effects = effects.direct_effects
     mediated_effects = effects.mediated_effects
     standardised_weights = effects.standardised_weights
     curves_table = effects.curves_table
     coefficients = effects.coefficient_table
-    average_effects = effects.average_effects
     shapes = effects.shapes
     signs = effects.signs
-    distribution = effects.distribution
     effect = effects.edge_effect
     effects = effects.effect_table
     # How well it fits.
     residuals = dynamics.residuals
     quantile_residuals = dynamics.quantile_residuals
     log_likelihood = dynamics.log_likelihood
-    residual_diagnostics = dynamics.residual_diagnostics
-    scores = dynamics.prediction_scores
     # The forms in which others read it.
     edges = graph.edge_table
     to_lingam = graph.lingam_arrays
@@ -100,6 +90,12 @@ class DBN(Network, Shown):
     to_csv = export.csv_text
     to_graphml = export.graphml_text
     to_dot = export.dot_text
+    from_edges = classmethod(graph.network_of_edges)
+    from_lingam = classmethod(graph.network_of_lingam)
+    from_tigramite = classmethod(graph.network_of_tigramite)
+    from_dict = classmethod(export.network_of_dict)
+    from_json = classmethod(export.network_of_json)
+    from_csv = classmethod(export.network_of_csv)
 
     def equals(self, other: DBN, atol: float = 0.0) -> bool:
         """Whether both have the same variables, lags and open edges and all numbers agree within `atol`."""
@@ -138,12 +134,6 @@ class DBN(Network, Shown):
         """Whether shocks die out: spectral radius below 1."""
         return self.spectral_radius < 1
 
-    @property
-    def reduced_intercept(self) -> FloatArray:
-        """(d,) constant of the reduced form, ``c (I - W)^{-1}``."""
-        dynamics.require_linear(self, "the reduced form", "dbn.stationary_mean()")
-        return np.asarray(known(self.intercept, "intercept") @ impact(self.W))
-
     def tidy(self, stack: FloatArray, value: str, step: str = "step", first: int = 0) -> pd.DataFrame:
         """Frame source, target, step, value with one row for each number of an array [step, from, to] of this network:
         ``dbn.tidy(dbn.impulse_responses(10), "response")``. Steps begin at `first`: 1 for `fevd`.
@@ -158,37 +148,3 @@ class DBN(Network, Shown):
                 value: np.moveaxis(stack, 0, 2).ravel(),
             }
         )
-
-    @classmethod
-    def from_edges(
-        cls, edges: pd.DataFrame, variables: Sequence[str] | None = None, n_lags: int | None = None
-    ) -> Self:
-        """Network of an edge list, without intercept and noise; name the `variables` if some have no edge."""
-        return graph.network_of_edges(cls, edges, variables, n_lags)
-
-    @classmethod
-    def from_lingam(cls, adjacency_matrices: ArrayLike, variables: Sequence[str] | None = None) -> Self:
-        """Network of ``VARLiNGAM.adjacency_matrices_``, without intercept and noise."""
-        return graph.network_of_lingam(cls, adjacency_matrices, variables)
-
-    @classmethod
-    def from_tigramite(cls, links: Any, values: ArrayLike, variables: Sequence[str] | None = None) -> Self:
-        """Network of a fully directed tigramite graph with its values as weights, without intercept and noise."""
-        return graph.network_of_tigramite(cls, links, values, variables)
-
-    @classmethod
-    def from_dict(cls, stored: Mapping[str, Any]) -> Self:
-        """Inverse of `to_dict`."""
-        return export.network_of_dict(cls, stored)
-
-    @classmethod
-    def from_json(cls, source: str | Path) -> Self:
-        """Inverse of `to_json`, from a path or from the text itself."""
-        return export.network_of_json(cls, source)
-
-    @classmethod
-    def from_csv(
-        cls, source: str | Path, variables: Sequence[str] | None = None, n_lags: int | None = None
-    ) -> Self:
-        """Network of a CSV edge list (path or text), without intercept and noise."""
-        return export.network_of_csv(cls, source, variables, n_lags)

@@ -19,7 +19,6 @@ from typing import Literal, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
-import pandas as pd
 import scipy.linalg
 
 from feddbn.core.arrays import FloatArray, IntArray
@@ -288,6 +287,12 @@ def moving_average(coefficients: FloatArray, horizon: int) -> FloatArray:
     return psi
 
 
+def responses_of(W: FloatArray, A: FloatArray, horizon: int) -> FloatArray:
+    """(horizon+1, d, d) ``B Psi_h``: responses to unit shocks of a network with these weights."""
+    B = impact(W)
+    return np.asarray(B @ moving_average(A @ B, horizon))
+
+
 def impulse_responses(
     dbn: Network, horizon: int, kind: ResponseKind = "structural", *, sd: bool = False
 ) -> FloatArray:
@@ -301,12 +306,13 @@ def impulse_responses(
     """
     horizon = whole(0).check("horizon", horizon)
     require_linear(dbn, "impulse_responses", "dbn.effects(source, target, horizon, at=..., by=...)")
+    if kind == "structural" and not sd:
+        return responses_of(dbn.W, dbn.A, horizon)
     psi = moving_average(reduced_coefficients(dbn), horizon)
     if kind == "reduced":
         return psi
     if kind == "structural":
-        B = impact(dbn.W)
-        first = B * np.sqrt(known(dbn.noise_variances, "noise_variances"))[:, None] if sd else B
+        first = impact(dbn.W) * np.sqrt(known(dbn.noise_variances, "noise_variances"))[:, None]
     elif kind == "orthogonalised":
         try:
             first = np.asarray(np.linalg.cholesky(innovation_covariance(dbn)).T, dtype=np.float64)
@@ -338,15 +344,12 @@ def response_bands(
     """
     horizon = whole(0).check("horizon", horizon)
     reach, rng = number(above=0, below=1).check("level", level) / 2, np.random.default_rng(0)
-    d, drawn = dbn.d, np.broadcast_to(dbn.adjacency_matrices, (n_draws, dbn.n_lags + 1, dbn.d, dbn.d)).copy()
+    drawn = np.tile(dbn.adjacency_matrices, (n_draws, 1, 1, 1))
     for j, lags, causes, spread in _sampling(dbn, n_rows):
         drawn[:, lags, causes, j] += rng.multivariate_normal(
             np.zeros(len(causes)), spread, size=n_draws, method="eigh"
         )
-    found = np.empty((n_draws, horizon + 1, d, d))
-    for one, weights in zip(found, drawn, strict=True):
-        B = impact(weights[0])
-        one[:] = B @ moving_average(weights[1:] @ B, horizon)
+    found = [responses_of(weights[0], weights[1:], horizon) for weights in drawn]
     low, high = np.quantile(found, [0.5 - reach, 0.5 + reach], axis=0)
     return low, high
 
@@ -562,34 +565,6 @@ def rows_with_past(dbn: Network, data: Rows | Sequence[Rows]) -> FloatArray:
     return np.concatenate(stretches_with_past(dbn, data))
 
 
-def prediction_scores(dbn: Network, data: Rows | Sequence[Rows]) -> pd.DataFrame:
-    """One row per variable: kind, n, log_score, brier, error.
-
-    `log_score` is the mean log density of the values (higher is better); `brier` the mean squared distance of P(1) from a
-    binary value, summed over all levels of other variables with levels; `error` the root mean square of value less mean.
-    """
-    rows = rows_with_past(dbn, data)
-    laws, density = dbn.steps.laws(rows), dbn.steps.log_densities(rows).mean(axis=0)
-    brier, error = np.full(dbn.d, np.nan), np.full(dbn.d, np.nan)
-    for j, law in enumerate(laws):
-        if law.probabilities is not None:
-            there = rows[:, j, None] == np.arange(law.probabilities.shape[1])
-            total = ((law.probabilities - there) ** 2).sum(axis=1).mean()
-            brier[j] = total / 2 if dbn.kinds[j].name == "binary" else total
-        else:
-            error[j] = np.sqrt(((rows[:, j] - law.mean) ** 2).mean())
-    return pd.DataFrame(
-        {
-            "kind": [kind.name for kind in dbn.kinds],
-            "n": len(rows),
-            "log_score": density,
-            "brier": brier,
-            "error": error,
-        },
-        index=pd.Index(dbn.variables, name="variable"),
-    )
-
-
 def residuals(dbn: Network, data: Rows | Sequence[Rows]) -> FloatArray:
     """(n, d) residuals ``u_t = x_t - c - x_t W - sum_l x_{t-l} A_l``, less curves and products, of every usable row; a list
     is one uninterrupted stretch an item.
@@ -629,53 +604,3 @@ def _noise(dbn: Network) -> FloatArray:
     """Variances of the variables that are numbers."""
     variances = known(dbn.noise_variances, "noise_variances")
     return variances[[kind.name in ("continuous", "positive") for kind in dbn.kinds]]
-
-
-def residual_diagnostics(dbn: Network, data: Rows | Sequence[Rows], n_lags: int = 10) -> pd.DataFrame:
-    """One row per variable: are its residuals centred, of the stated variance, and free of memory?
-
-    Columns: n, mean, mean_p (t test of mean 0), variance, variance_ratio (to the network's),
-    autocorrelation (lag 1), ljung_box and ljung_box_p (lags 1..n_lags, products within stretches only),
-    normality_p (D'Agostino; NaN below 20 rows). A small p-value says the network misses something; degrees
-    of freedom are not reduced for fitted weights. Residuals of variables of other kinds are `quantile_residuals`, drawn
-    always with the same random numbers, and the network's variance is 1.
-    """
-    n_lags = whole(1).check("n_lags", n_lags)
-    going, rng = dbn.steps, np.random.default_rng(0)
-    segments = [going.shocks_of(rows, rng) for rows in stretches_with_past(dbn, data)]
-    u = np.concatenate(segments)
-    # Imported here: it takes longer than the rest of the package, and commands that only read a network wait for it.
-    from scipy import stats
-
-    n = len(u)
-    mean = u.mean(axis=0)
-    variance = ((u - mean) ** 2).mean(axis=0)
-    n_lags = min(n_lags, max(n - 1, 1))
-    correlations = np.zeros((n_lags, dbn.d))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        for lag in range(1, n_lags + 1):
-            products = sum(
-                ((s[lag:] - mean) * (s[:-lag] - mean)).sum(axis=0) for s in segments if len(s) > lag
-            )
-            correlations[lag - 1] = np.where(variance > 0, products / (n * variance), 0.0)
-        weights = 1.0 / np.maximum(n - np.arange(1, n_lags + 1), 1)
-        q = n * (n + 2) * (weights[:, None] * correlations**2).sum(axis=0)
-        t = np.where(variance > 0, mean / np.sqrt(variance / max(n - 1, 1)), np.where(mean == 0, 0.0, np.inf))
-        ratio = variance / going.sd**2
-    normality = np.full(dbn.d, np.nan)
-    if n >= 20:
-        normality[variance > 0] = stats.normaltest(u[:, variance > 0]).pvalue
-    return pd.DataFrame(
-        {
-            "n": n,
-            "mean": mean,
-            "mean_p": 2 * stats.t.sf(np.abs(t), max(n - 1, 1)),
-            "variance": variance,
-            "variance_ratio": ratio,
-            "autocorrelation": correlations[0],
-            "ljung_box": q,
-            "ljung_box_p": stats.chi2.sf(q, n_lags),
-            "normality_p": normality,
-        },
-        index=pd.Index(dbn.variables, name="variable"),
-    )

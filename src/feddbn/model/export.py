@@ -12,16 +12,19 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pandas as pd
 
 from feddbn.core.kinds import Kind
 from feddbn.errors import FileError, InputError, ParameterError, reading
-from feddbn.model.graph import Kept, edge_table, network_of_edges, time_series_graph
+from feddbn.model.graph import edge_table, network_of_edges, time_series_graph
 from feddbn.model.network import Network
 from feddbn.model.nodes import Node, Term
+
+if TYPE_CHECKING:
+    from feddbn.model.dbn import DBN
 
 Cell = TypeVar("Cell")
 # The wide forms of the signs count, too: some spreadsheets read them as the narrow ones.
@@ -142,7 +145,7 @@ def _node(stored: Mapping[str, Any], place: Mapping[str, int]) -> Node:
     )
 
 
-def network_of_dict(kind: type[Kept], stored: Mapping[str, Any], where: str = "this dict") -> Kept:
+def network_of_dict(kind: type[DBN], stored: Mapping[str, Any], where: str = "this dict") -> DBN:
     """Inverse of `to_dict`; keys it does not know are ignored."""
     if not isinstance(stored, Mapping) or stored.get("format") != FORMAT:
         raise FileError(f'{where} is not a stored network; it lacks "format": "{FORMAT}".')
@@ -177,7 +180,7 @@ def json_text(dbn: Network, path: str | Path | None = None) -> str:
     return write_text(json.dumps(plain_dict(dbn), ensure_ascii=False, allow_nan=False, indent=1), path)
 
 
-def network_of_json(kind: type[Kept], source: str | Path) -> Kept:
+def network_of_json(kind: type[DBN], source: str | Path) -> DBN:
     """Inverse of `to_json`, from a path, or from JSON text (a str that begins with a brace)."""
     text, where = _read(source, is_text=lambda s: s.lstrip().startswith("{"))
     with reading(where, "JSON"):
@@ -195,8 +198,8 @@ def csv_text(dbn: Network, path: str | Path | None = None) -> str:
 
 
 def network_of_csv(
-    kind: type[Kept], source: str | Path, variables: Sequence[str] | None = None, n_lags: int | None = None
-) -> Kept:
+    kind: type[DBN], source: str | Path, variables: Sequence[str] | None = None, n_lags: int | None = None
+) -> DBN:
     """Network of a CSV edge list, a path or text with a line break, without intercept and noise. A list knows no variable
     without edges: name them.
     """

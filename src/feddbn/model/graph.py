@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -17,14 +17,16 @@ from feddbn.core.ancestral.marks import WORDS, Marks
 from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.errors import DataError, ParameterError
 from feddbn.model.dynamics import require_linear
-from feddbn.model.effects import shapes, signs, sizes_by_source, standardised_weights
+from feddbn.model.effects import shapes, signs, standardised_weights
 from feddbn.model.network import Network
 from feddbn.model.nodes import LINKS
-from feddbn.settings import is_number
+from feddbn.settings import is_number, whole
 from feddbn.shown import Shown
 
-Kept = TypeVar("Kept", bound=Network)
-"""The class of the network that is made."""
+if TYPE_CHECKING:
+    import networkx as nx
+
+    from feddbn.model.dbn import DBN
 
 
 def lingam_arrays(dbn: Network) -> FloatArray:
@@ -33,7 +35,7 @@ def lingam_arrays(dbn: Network) -> FloatArray:
     return np.ascontiguousarray(dbn.adjacency_matrices.transpose(0, 2, 1))
 
 
-def network_of_lingam(made: type[Kept], matrices: ArrayLike, variables: Sequence[str] | None = None) -> Kept:
+def network_of_lingam(made: type[DBN], matrices: ArrayLike, variables: Sequence[str] | None = None) -> DBN:
     """Network of ``VARLiNGAM.adjacency_matrices_``, without intercept and noise."""
     stack = np.asarray(matrices, dtype=np.float64)
     if stack.ndim != 3 or stack.shape[0] < 1 or stack.shape[1] != stack.shape[2]:
@@ -67,8 +69,8 @@ def tigramite_arrays(dbn: Network) -> tuple[NDArray[np.str_], FloatArray]:
 
 
 def network_of_tigramite(
-    made: type[Kept], graph: Any, val_matrix: ArrayLike, variables: Sequence[str] | None = None
-) -> Kept:
+    made: type[DBN], graph: Any, val_matrix: ArrayLike, variables: Sequence[str] | None = None
+) -> DBN:
     """Network of a tigramite graph, of which every link must be directed ('-->' or, at lag 0, '<--'), with its values as
     weights; without intercept and noise.
     """
@@ -77,48 +79,34 @@ def network_of_tigramite(
         raise ParameterError(
             f"graph and val_matrix must both be (d, d, tau_max+1), got {marks.shape} and {values.shape}."
         )
-    known = np.isin(marks, ["", "-->", "<--"])
-    if np.any(marks == "o-o"):
-        i, j, _ = (int(k) for k in np.argwhere(marks == "o-o")[0])
+    unknown = np.argwhere(~np.isin(marks, ["", "-->", "<--"]))
+    if len(unknown):
+        i, j, lag = unknown[0].tolist()
         raise ParameterError(
-            f"graph[{i}, {j}] has the link 'o-o', whose direction is open, but a weight needs one; choose '-->' or "
-            "'<--' for it."
+            f"graph[{i}, {j}] has the link {str(marks[i, j, lag])!r} at lag {lag}, but a weight needs a direction; choose "
+            "'-->' or '<--' for it, or leave it out."
         )
-    if not known.all():
-        mark = str(marks[tuple(np.argwhere(~known)[0])])
+    if np.any(marks[:, :, 1:] == "<--") or np.any((marks[:, :, 0] == "-->") != (marks[:, :, 0] == "<--").T):
         raise ParameterError(
-            f"graph has the link {mark!r}; only directed links '-->' fit a dynamic Bayesian network."
-        )
-    if np.any(marks[:, :, 1:] == "<--"):
-        raise ParameterError("graph has a lagged link '<--', which points back in time.")
-    if np.any((marks[:, :, 0] == "-->") != (marks[:, :, 0] == "<--").T):
-        raise ParameterError(
-            "graph[i, j, 0] = '-->' requires graph[j, i, 0] = '<--', and the other way round."
+            "graph has a link '<--' across time steps, or one at lag 0 that its ends tell differently; '-->' at [i, j, 0] "
+            "is '<--' at [j, i, 0]."
         )
     stack = np.ascontiguousarray(np.where(marks == "-->", values, 0.0).transpose(2, 0, 1))
     return made(stack[0], stack[1:], variables, None, None)
 
 
-if TYPE_CHECKING:
-    import networkx as nx
-
-
-def edge_table(dbn: Network, threshold: float = 0.0) -> pd.DataFrame:
-    """Frame source, target, lag, weight, standardised, oriented of every edge with ``|weight| > threshold``, by lag,
-    source, target.
+def edge_table(dbn: Network) -> pd.DataFrame:
+    """Frame source, target, lag, weight, standardised, oriented of every edge, by lag, source, target.
 
     `standardised` is the weight in standard deviations (`feddbn.model.effects`), NaN where the noise is not known;
-    `oriented` is False where the contemporaneous direction is open. With curves, `weight` is the straight part, the size of
-    an effect (standard deviation of the effect over that of its source) is compared with the threshold, and a column
+    `oriented` is False where the contemporaneous direction is open. With curves, `weight` is the straight part, and a column
     `shape` says linear, curved or product (the source acts together with another, whether or not it has a curve of
     its own). With variables of other kinds, `weight` is a coefficient on the `scale` of the target (value, log value,
     log rate, log odds) or, for levels, the norm of several, `ratio` its exponential (an odds ratio, a rate ratio, a factor;
     NaN where there is none), and `kind` the kind of the target; `DBN.coefficients` has them one by one.
     """
-    stack, is_there = dbn.adjacency_matrices, np.abs(dbn.adjacency_matrices) > threshold
-    if not dbn.is_linear:
-        is_there = dbn.is_edge & (sizes_by_source(dbn) > threshold) if threshold > 0 else dbn.is_edge
-    lag, i, j = np.nonzero(is_there)
+    stack = dbn.adjacency_matrices
+    lag, i, j = np.nonzero(dbn.is_edge)
     names = np.asarray(dbn.variables, dtype=object)
     table = pd.DataFrame(
         {
@@ -142,8 +130,8 @@ def edge_table(dbn: Network, threshold: float = 0.0) -> pd.DataFrame:
 
 
 def network_of_edges(
-    made: type[Kept], edges: pd.DataFrame, variables: Sequence[str] | None = None, n_lags: int | None = None
-) -> Kept:
+    made: type[DBN], edges: pd.DataFrame, variables: Sequence[str] | None = None, n_lags: int | None = None
+) -> DBN:
     """Network of a frame source, target, lag[, weight, oriented], without intercept and noise.
 
     Without `variables` they are those that occur, in order of appearance; without `n_lags` the largest lag
@@ -217,19 +205,14 @@ def time_series_graph(dbn: Network) -> nx.DiGraph:
 
 def _truth(value: object) -> bool:
     """Whether an edge is oriented: a bool, a number, or the words of CSV."""
-    if isinstance(value, str):
-        known = {"true": True, "1": True, "false": False, "0": False}
-        if value.strip().lower() in known:
-            return known[value.strip().lower()]
-    elif isinstance(value, (bool, np.bool_, int)):
-        return bool(value)
-    raise DataError(f"oriented must be True or False for every edge, got {value!r}.")
+    told = {"true": True, "1": True, "false": False, "0": False}.get(str(value).strip().lower())
+    if told is None:
+        raise DataError(f"oriented must be True or False for every edge, got {value!r}.")
+    return told
 
 
-def _lag(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
-        raise DataError(f"a lag must be a whole number of at least 0, got {value!r}.")
-    if not np.isfinite(value) or value < 0 or int(value) != value:
+def _lag(value: Any) -> int:
+    if not whole(0).holds(value) and not (is_number(value) and value >= 0 and int(value) == value):
         raise DataError(f"a lag must be a whole number of at least 0, got {value!r}.")
     return int(value)
 
@@ -243,7 +226,6 @@ MEANINGS: Mapping[str, str] = {
     "--o": "a cause of it; whether it is caused by it as well is not known",
 }
 """What the mark of an edge says of its source and its target."""
-_SAYS = {"": "no edge", "-->": "cause", "<->": "hidden", "<--": "reversed", "<-o": "reversed"}
 _BACK = str.maketrans("<>", "><")
 
 
@@ -332,24 +314,6 @@ class AncestralGraph(Shown):
         """(p+1, d, d) where an edge is or may be a cause and nothing else points back: ``-->`` and ``o->``."""
         return np.asarray(np.moveaxis((self.marks == "-->") | (self.marks == "o->"), 2, 0))
 
-    def agreement(self, dbn: Network) -> pd.DataFrame:
-        """What these marks say of the edges of a network: DataFrame source, target, lag, mark, says.
-
-        `says` is "cause", "open" (it may be one), "hidden" (a hidden cause of both instead), "reversed" or "no edge".
-        """
-        if set(dbn.variables) != set(self.variables) or dbn.n_lags > self.n_lags:
-            raise ParameterError(
-                f"the network has {dbn.d} variables, {dbn.n_lags} lags; the marks {len(self.variables)} and {self.n_lags}: "
-                "learn both from the same variables, marks with at least as many lags."
-            )
-        place = {name: k for k, name in enumerate(self.variables)}
-        rows = []
-        for edge in edge_table(dbn)[["source", "target", "lag"]].to_dict("records"):
-            source, target, lag = str(edge["source"]), str(edge["target"]), int(edge["lag"])
-            mark = str(self.marks[place[source], place[target], lag])
-            rows.append((source, target, lag, mark, _SAYS.get(mark, "open")))
-        return pd.DataFrame(rows, columns=["source", "target", "lag", "mark", "says"])
-
     def to_dict(self) -> dict[str, Any]:
         """Plain values: names, number of lags, and the table of edges."""
         frame = self.edges().astype(object)
@@ -376,16 +340,13 @@ class AncestralGraph(Shown):
             raise ParameterError(f"this ancestral graph is damaged: {error!r}.") from None
         return cls(marks, tuple(names), values, p_values)
 
-    def sentences(self) -> list[str]:
+    def __str__(self) -> str:
         """Every edge, and what its mark says of its source and its target."""
         table = self.edges()
-        return [
+        rows = [
             f"{source}{f'(t-{lag})' if lag else ''} {mark} {target}: {MEANINGS[mark]}."
             for source, target, lag, mark in zip(*(table[name] for name in table.columns[:4]), strict=True)
         ]
-
-    def __str__(self) -> str:
-        rows = [sentence.split(":")[0] for sentence in self.sentences()]
         return "\n".join([f"AncestralGraph of {len(self.variables)} variables, {len(rows)} edges", *rows])
 
 

@@ -105,7 +105,7 @@ class SimulationSettings:
                 f"{smallest}; raise n_samples or site_sizes, or lower n_sites or n_recordings."
             )
         object.__setattr__(self, "corruptions", strengths_of(self.corruptions, d))
-        plain = {"effects": "linear", "corruptions": {}}
+        plain: dict[str, object] = {"effects": "linear", "corruptions": {}}
         clashes = {
             "kinds": {**plain, "noise": "gaussian"} if self.kinds_of_all else {},
             "n_latent": {**plain, "kinds": None} if self.n_latent else {},

@@ -244,8 +244,8 @@ def _drawn(settings: SimulationSettings, rng: np.random.Generator) -> SimulatedF
     plan = Recordings(drawn)
     rows = list(plan.run([networks[of_site[k]] for k in plan.sites], drawn.noise, noise, series))
     made = corrupted(plan.by_site(rows), drawn.strengths, corruption)
-    followed = ([one[k] for k in of_site] for one in (systems, networks))
-    return federation_of(made, *followed, settings.d)
+    follows = [networks[k] for k in of_site]
+    return federation_of(made, [systems[k] for k in of_site], follows, settings.d)
 
 
 class Recordings:

@@ -68,8 +68,6 @@ def test_a_curve_without_a_straight_part_and_a_product_are_edges() -> None:
     ]
     assert dbn.to_networkx().number_of_edges() == 3
     assert "1" in repr(dbn)
-    assert len(dbn.edges(threshold=0.85)) == 3
-    assert len(dbn.edges(threshold=1.15)) == 0
 
 
 def test_the_size_of_an_effect_is_its_standard_deviation_over_a_normal_source() -> None:

@@ -172,7 +172,8 @@ def test_a_weighted_sum_is_forecast_exactly():
     cov = B.T @ np.diag(dbn.noise_variances) @ B
     w = np.array([1 / 3, 2 / 3, 0])
     assert found.sd["map"].iloc[0] == pytest.approx(np.sqrt(w @ cov @ w), rel=1e-12)
-    drawn = dbn.forecast(past, 3, 0.9, "simulation", 0, n_paths=40_000)
+    noise = np.random.default_rng(0).normal(size=(40_000, 3)) * np.sqrt(dbn.noise_variances)
+    drawn = dbn.forecast(past, 3, 0.9, 0, noise=noise, n_paths=40_000)
     assert drawn.sd["map"].to_numpy() == pytest.approx(found.sd["map"].to_numpy(), rel=0.03)
     assert drawn.upper["map"].to_numpy() == pytest.approx(found.upper["map"].to_numpy(), rel=0.01)
     plain = network().forecast(past, steps=3, interval=0.9)

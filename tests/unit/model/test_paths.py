@@ -112,15 +112,6 @@ def test_paths_beyond_the_range_seen_are_counted_and_warned_of(curved_dbn: Curve
     np.testing.assert_array_equal(far.beyond["a"], 1.0)
 
 
-def test_analytic_is_answered_by_simulation_and_says_so(curved_dbn: CurvedDBN) -> None:
-    dbn, history = curved_dbn(), np.zeros((2, 4))
-    with pytest.warns(CurvesWarning, match="method='analytic'"):
-        ours = dbn.forecast(history, 2, 0.9, "analytic", random_state=0)
-    pd.testing.assert_frame_equal(ours.mean, dbn.forecast(history, 2, 0.9, random_state=0).mean)
-    with pytest.raises(ParameterError, match=r"method='exact'.*'auto'.*'analytic'.*'simulation'"):
-        dbn.forecast(history, 2, 0.9, "exact")  # type: ignore[arg-type]
-
-
 def explosive() -> DBN:
     A = np.zeros((1, 2, 2))
     A[0, 0, 0] = 1.5

@@ -25,8 +25,8 @@ def test_a_step_draws_from_the_distributions_given_causes(dbn):
     for held in (np.full(dbn.d, np.nan), np.where(np.arange(dbn.d) == 1, 2.0, np.nan)):
         x = going.step(past, shocks, held)
         lagged = np.concatenate([x[:, None], past[:, ::-1]], axis=1).reshape(n, -1)
-        for j, name in enumerate(dbn.variables):
-            drawn = dbn.distribution(name, lagged).from_normal(shocks[:, j] / going.sd[j])
+        for j, law in enumerate(going.laws(lagged)):
+            drawn = law.from_normal(shocks[:, j] / going.sd[j])
             np.testing.assert_allclose(
                 x[:, j], drawn if np.isnan(held[j]) else held[j], rtol=1e-9, atol=1e-12
             )
@@ -88,7 +88,7 @@ def test_a_variable_has_a_mean_draws_a_density_and_effects_of_its_causes(family)
     rows = rng.normal(size=(50, 4))
     if variance is None:
         rows[:, [1, 3]] = rng.integers(2, size=(50, 2))
-    y, mean = dbn.distribution("y", rows), expected(rows[:, 0], rows[:, 3])
+    y, mean = dbn.steps.laws(rows)[1], expected(rows[:, 0], rows[:, 3])
     np.testing.assert_allclose(y.mean, mean, rtol=1e-12)
     law = stats.bernoulli(mean) if variance is None else stats.norm(mean, variance**0.5)
     of = law.logpmf(rows[:, 1]) if variance is None else law.logpdf(rows[:, 1])
