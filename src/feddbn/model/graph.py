@@ -74,11 +74,9 @@ def network_of_tigramite(
     """Network of a tigramite graph, of which every link must be directed ('-->' or, at lag 0, '<--'), with its values as
     weights; without intercept and noise.
     """
-    marks, values = np.asarray(graph), np.asarray(val_matrix, dtype=np.float64)
-    if marks.ndim != 3 or marks.shape[0] != marks.shape[1] or marks.shape != values.shape:
-        raise ParameterError(
-            f"graph and val_matrix must both be (d, d, tau_max+1), got {marks.shape} and {values.shape}."
-        )
+    values = np.asarray(val_matrix, dtype=np.float64)
+    names = range(np.shape(graph)[0] if np.ndim(graph) else 0) if variables is None else variables
+    marks = AncestralGraph(graph, tuple(map(str, names))).marks
     unknown = np.argwhere(~np.isin(marks, ["", "-->", "<--"]))
     if len(unknown):
         i, j, lag = unknown[0].tolist()
@@ -86,11 +84,8 @@ def network_of_tigramite(
             f"graph[{i}, {j}] has the link {str(marks[i, j, lag])!r} at lag {lag}, but a weight needs a direction; choose "
             "'-->' or '<--' for it, or leave it out."
         )
-    if np.any(marks[:, :, 1:] == "<--") or np.any((marks[:, :, 0] == "-->") != (marks[:, :, 0] == "<--").T):
-        raise ParameterError(
-            "graph has a link '<--' across time steps, or one at lag 0 that its ends tell differently; '-->' at [i, j, 0] "
-            "is '<--' at [j, i, 0]."
-        )
+    if values.shape != marks.shape:
+        raise ParameterError(f"val_matrix must have the shape of graph, {marks.shape}, got {values.shape}.")
     stack = np.ascontiguousarray(np.where(marks == "-->", values, 0.0).transpose(2, 0, 1))
     return made(stack[0], stack[1:], variables, None, None)
 
@@ -317,28 +312,8 @@ class AncestralGraph(Shown):
     def to_dict(self) -> dict[str, Any]:
         """Plain values: names, number of lags, and the table of edges."""
         frame = self.edges().astype(object)
-        return {
-            "variables": list(self.variables),
-            "n_lags": self.n_lags,
-            "edges": frame.where(frame.notna(), None).to_dict("records"),
-        }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> AncestralGraph:
-        """Inverse of `to_dict`; values of pairs without an edge are not stored."""
-        try:
-            names: Sequence[str] = [str(name) for name in data["variables"]]
-            place = {name: k for k, name in enumerate(names)}
-            shape = (len(names), len(names), int(data["n_lags"]) + 1)
-            marks, values, p_values = np.full(shape, "", dtype="<U3"), np.zeros(shape), np.ones(shape)
-            for edge in data["edges"]:
-                i, j, lag = place[edge["source"]], place[edge["target"]], int(edge["lag"])
-                mark = str(edge["mark"])
-                for at, word in [((i, j, lag), mark)] + ([] if lag else [((j, i, 0), _turned(mark))]):
-                    marks[at], values[at], p_values[at] = word, edge["value"], edge["p"]
-        except (KeyError, TypeError, ValueError, IndexError) as error:
-            raise ParameterError(f"this ancestral graph is damaged: {error!r}.") from None
-        return cls(marks, tuple(names), values, p_values)
+        edges = frame.where(frame.notna(), None).to_dict("records")
+        return {"variables": list(self.variables), "n_lags": self.n_lags, "edges": edges}
 
     def __str__(self) -> str:
         """Every edge, and what its mark says of its source and its target."""
