@@ -26,17 +26,6 @@ from feddbn.shown import Shown
 __all__ = ["DBN"]
 
 
-def _same(one: Any, other: Any, atol: float) -> bool:
-    """Whether two stored forms agree: numbers within `atol`, all else exactly."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(_same(one[key], other[key], atol) for key in one)
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(_same(a, b, atol) for a, b in zip(one, other, strict=True))
-    if isinstance(one, float) and isinstance(other, float):
-        return abs(one - other) <= atol
-    return bool(one == other)
-
-
 class DBN(Network, Shown):
     """A dynamic Bayesian network and what can be asked of it.
 
@@ -97,9 +86,9 @@ class DBN(Network, Shown):
     from_json = classmethod(export.network_of_json)
     from_csv = classmethod(export.network_of_csv)
 
-    def equals(self, other: DBN, atol: float = 0.0) -> bool:
-        """Whether both have the same variables, lags and open edges and all numbers agree within `atol`."""
-        return _same(self.to_dict(), other.to_dict(), atol)
+    def equals(self, other: DBN) -> bool:
+        """Whether both have the same variables, lags, open edges and numbers."""
+        return self.to_dict() == other.to_dict()
 
     def simulate(
         self,

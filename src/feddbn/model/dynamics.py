@@ -246,24 +246,7 @@ def stationary_covariance(dbn: Network) -> FloatArray:
         _require_means(dbn, "the covariance of the process")
         return np.cov(stationary_sample(dbn).reshape(-1, dbn.d).T, ddof=0).reshape(dbn.d, dbn.d)
     require_stationary(dbn, "the covariance of the process")
-    return long_run_covariance(dbn.W, dbn.A, known(dbn.noise_variances, "noise_variances"))
-
-
-def long_run_covariance(W: FloatArray, A: FloatArray, variances: FloatArray) -> FloatArray:
-    """(d, d) covariance of x_t of a stationary process with these weights and (d,) variances of noise."""
-    B, d = impact(W), len(W)
-    innovation = (B.T * variances) @ B
-    if len(A) == 0:
-        return np.asarray(innovation)
-    return _of_lags(A @ B, innovation)[:d, :d]
-
-
-def _of_lags(coefficients: FloatArray, innovation: FloatArray) -> FloatArray:
-    """(p d, p d) covariance of x_t, ..., x_{t-p+1} in the long run, from the discrete Lyapunov equation."""
-    F, d = companion(coefficients), len(innovation)
-    Q = np.zeros_like(F)
-    Q[:d, :d] = innovation
-    return np.asarray(scipy.linalg.solve_discrete_lyapunov(F.T, Q))
+    return lagged_covariance(dbn)[: dbn.d, : dbn.d]
 
 
 def lagged_covariance(dbn: Network) -> FloatArray:
@@ -271,7 +254,10 @@ def lagged_covariance(dbn: Network) -> FloatArray:
     P, innovation, p, d = reduced_coefficients(dbn), innovation_covariance(dbn), dbn.n_lags, dbn.d
     if not p:
         return innovation
-    past = _of_lags(P, innovation)
+    F = companion(P)
+    Q = np.zeros_like(F)
+    Q[:d, :d] = innovation
+    past = np.asarray(scipy.linalg.solve_discrete_lyapunov(F.T, Q))
     now = P.reshape(p * d, d).T @ past
     return np.block([[past[:d, :d], now], [now.T, past]])
 
@@ -452,8 +438,7 @@ def _filtered(dbn: Network, rows: FloatArray) -> State:
                 f"history lacks cells at its end and nowhere has {whole}, and the network is not stationary, so nothing "
                 "says where it was before; fill the missing cells."
             ) from None
-        P = np.asarray(scipy.linalg.solve_discrete_lyapunov(F.T, Q))
-        begin = 0
+        P, begin = lagged_covariance(dbn)[d:, d:], 0
     else:
         mean = rows[begin - p : begin][::-1].ravel()
         P = np.zeros_like(F)
@@ -518,10 +503,15 @@ def _particles(dbn: Network, rows: FloatArray, n: int, rng: np.random.Generator)
     going, log_weights = dbn.steps, np.zeros(n)
     for row in rows[0 if begin is None else begin :]:
         x = going.step(past, going.shocks("gaussian", (n,), rng), row)
-        seen = ~np.isnan(row)
-        log_weights += going.log_weights(past, x, seen)
-        past = np.concatenate([past[:, 1:], x[:, None]], axis=1)
-        if seen.any():
+        seen, rows_so_far = (
+            np.flatnonzero(~np.isnan(row)).tolist(),
+            np.concatenate([past, x[:, None]], axis=1),
+        )
+        # What has no noise has no density, and does not count.
+        lagged = rows_so_far[:, ::-1].reshape(n, -1)
+        log_weights += going.log_densities(lagged, seen).sum(axis=1)
+        past = rows_so_far[:, 1:]
+        if seen:
             log_weights, past = _resampled(log_weights, past, rng)
     return past
 
@@ -592,15 +582,12 @@ def log_likelihood(dbn: Network, data: Rows | Sequence[Rows]) -> float:
     ``sum_t [ log|det(I - W)| - 1/2 sum_j (log 2 pi v_j + u_tj^2 / v_j) ]`` for numbers; the determinant is 1 if W is
     acyclic.
     """
-    if (_noise(dbn) <= 0).any():
+    noise = known(dbn.noise_variances, "noise_variances")
+    if any(
+        v <= 0 and kind.name in ("continuous", "positive") for v, kind in zip(noise, dbn.kinds, strict=True)
+    ):
         raise ParameterError(
             "log_likelihood needs positive noise_variances, but one of this network's is 0 or less."
         )
     rows = rows_with_past(dbn, data)
     return float(len(rows) * dbn.steps.log_jacobian + dbn.steps.log_densities(rows).sum())
-
-
-def _noise(dbn: Network) -> FloatArray:
-    """Variances of the variables that are numbers."""
-    variances = known(dbn.noise_variances, "noise_variances")
-    return variances[[kind.name in ("continuous", "positive") for kind in dbn.kinds]]

@@ -9,7 +9,7 @@ through the companion form; those of networks that are not linear are taken from
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Literal, TypeVar
@@ -245,7 +245,6 @@ def do(
     values = _held_values(dbn, interventions, steps)
     quantiles = [0.5 - (level or 0.0) / 2, 0.5 + (level or 0.0) / 2]
     variance, outcomes = dbn.steps.ahead(start.covariance, values), outcome_columns(dbn)
-    is_exact = variance is not None and isinstance(noise, str) and noise == "gaussian"
 
     @cache
     def drawn() -> tuple[FloatArray, FloatArray]:
@@ -266,13 +265,11 @@ def do(
         mean = paths_from(dbn, start.rows[None], np.zeros((1, steps, dbn.d)), values)[0]
         told["sd"] = np.sqrt(variance)
         bounds = [mean + ndtri(q) * told["sd"] for q in quantiles]
-        if level is not None and not is_exact:
+        if level is not None and not (isinstance(noise, str) and noise == "gaussian"):
             bounds = list(np.quantile(drawn()[1], quantiles, axis=0))
     told |= {"mean": mean + course, "lower": bounds[0] + course, "upper": bounds[1] + course}
     if dbn.definitions:
-        units = _defined(dbn, np.vstack([np.zeros(dbn.d), np.eye(dbn.d)]))
-        exact = dbn.steps.ahead(start.covariance, values, units[1:] - units[0]) if is_exact else None
-        more = _outlook_of_defined(dbn, told["mean"], exact, lambda: drawn()[1] + course, quantiles)
+        more = _outlook_of_defined(dbn, told["mean"], drawn()[1] + course, quantiles)
         told = {name: np.hstack([array, more[name]]) for name, array in told.items()}
     columns, index = [*(outcome.name for outcome in outcomes), *dbn.definitions], _time_index(history, steps)
     skipped = () if level else ("lower", "upper")
@@ -333,23 +330,15 @@ def _defined(dbn: Network, rows: FloatArray) -> FloatArray:
 
 
 def _outlook_of_defined(
-    dbn: Network,
-    means: FloatArray,
-    variance: FloatArray | None,
-    draw: Callable[[], FloatArray],
-    quantiles: list[float],
+    dbn: Network, mean: FloatArray, paths: FloatArray, quantiles: list[float]
 ) -> dict[str, FloatArray]:
-    """(steps, m) mean, sd and bounds of the defined variables: by their variances if all are weighted sums, else by paths."""
-    is_affine = np.array([formula.is_affine for formula in read_definitions(dbn.definitions).values()])
-    mean = _defined(dbn, means)
-    if variance is not None and is_affine.all():
-        sd = np.sqrt(variance)
-        lower, upper = (mean + ndtri(q) * sd for q in quantiles)
-    else:
-        rows = _defined(dbn, draw())
-        mean, sd = np.where(is_affine, mean, rows.mean(axis=0)), rows.std(axis=0)
-        lower, upper = np.quantile(rows, quantiles, axis=0)
-    return {"mean": mean, "sd": sd, "lower": lower, "upper": upper, "beyond": np.full(mean.shape, np.nan)}
+    """(steps, m) mean, sd and bounds of the defined variables over (n, steps, d) paths."""
+    rows = _defined(dbn, paths)
+    # So a weighted sum has exactly the weighted sum of means.
+    middle = _defined(dbn, mean) + rows.mean(axis=0) - _defined(dbn, paths.mean(axis=0))
+    lower, upper = np.quantile(rows, quantiles, axis=0)
+    unknown = np.full(middle.shape, np.nan)
+    return {"mean": middle, "sd": rows.std(axis=0), "lower": lower, "upper": upper, "beyond": unknown}
 
 
 def _outlook(
@@ -370,8 +359,9 @@ def _outlook(
     for t in range(steps):
         rows = whole[:, t : t + p + 1][:, ::-1].reshape(len(paths), -1)
         free = np.flatnonzero(np.isnan(held[t])).tolist()
-        for j, expected in zip(free, dbn.steps.expected(rows, free), strict=False):
-            mean[t, columns[j]] = expected.mean(axis=0)
+        for j, law in zip(free, dbn.steps.laws(rows, free) if dbn.has_kinds else (), strict=False):
+            expected = law.probabilities if dbn.kinds[j].is_by_level else law.mean
+            mean[t, columns[j]] = np.mean(expected, axis=0)
     sd, bounds = shown.std(axis=0), np.full((2, steps, shown.shape[2]), np.nan)
     for kind, here in zip(dbn.kinds, columns, strict=True):
         if kind.levels:

@@ -7,10 +7,9 @@ much as a straight edge of weight w does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
-from types import MappingProxyType
 
 import numpy as np
 
@@ -40,42 +39,11 @@ def _gaussian_process(rng: np.random.Generator) -> FloatArray:
     return np.column_stack(columns) @ rng.standard_normal(_N_TERMS)
 
 
-def _sigmoid(rng: np.random.Generator) -> FloatArray:
-    """``tanh(a (z - b))``, a from 1 to 3, b from -1 to 1."""
-    slope, place = rng.uniform(1.0, 3.0), rng.uniform(-1.0, 1.0)
-    return np.tanh(slope * (GRID - place))
-
-
-def _threshold(rng: np.random.Generator) -> FloatArray:
-    """A step at a place from -1 to 1: sharp (within a cell of the grid) or, as often, rising over about half a unit."""
-    place, is_sharp = rng.uniform(-1.0, 1.0), rng.random() < 0.5
-    return np.where(place < GRID, 1.0, -1.0) if is_sharp else np.tanh(8.0 * (GRID - place))
-
-
-def _quadratic(rng: np.random.Generator) -> FloatArray:
-    """``(z - b)^2``, b from -1/2 to 1/2, constant beyond +-2: with longer tails it feeds on itself."""
-    return np.asarray((np.clip(GRID, -2.0, 2.0) - rng.uniform(-0.5, 0.5)) ** 2)
-
-
-FUNCTIONS: Mapping[str, Callable[[np.random.Generator], FloatArray]] = MappingProxyType(
-    {
-        "gp": _gaussian_process,
-        "sigmoid": _sigmoid,
-        "threshold": _threshold,
-        "quadratic": _quadratic,
-    }
-)
-"""Every kind of function by name, with what draws its values at `GRID`; `feddbn.sim.settings.EFFECTS` names them."""
-
-
 def draw_function(effects: str, rng: np.random.Generator) -> tuple[float, ...]:
     """Values at `GRID` of a function of mean 0 and variance 1 over a standard normal cause; empty for a straight line."""
-    kind = effects
-    if effects == "mixed":
-        kind = "linear" if rng.random() < 0.5 else str(rng.choice(list(FUNCTIONS)))
-    if kind == "linear":
+    if effects == "linear" or (effects == "mixed" and rng.random() < 0.5):
         return ()
-    table = FUNCTIONS[kind](rng)
+    table = _gaussian_process(rng)
     centred = table - _mass() @ table
     return tuple((centred / np.sqrt(_mass() @ centred**2)).tolist())
 

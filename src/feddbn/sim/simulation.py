@@ -170,12 +170,10 @@ def simulate(
         what a strength means. They act in the order of that list, each with randomness of its own, on the rows that the
         same seed gives without them, and change no truth: at sites that see every other row, it is that of all rows.
     effects
-        "linear"; or what f is drawn from, for contemporaneous edges and lagged ones: "gp" (a Gaussian process with a
-        squared-exponential kernel of length 1), "sigmoid" (tanh of random slope
-        and place), "threshold" (a sharp or a smooth step), "quadratic" (constant beyond two standard deviations); or
-        "mixed": every edge is linear with probability 1/2, else any of these. All are constant beyond three standard
-        deviations, so systems stay stable. Networks and noise are those of the same seed with linear effects, unless
-        the variances of curved effects need more damping (`lag_damping`).
+        "linear"; "gp": f is drawn from a Gaussian process with a squared-exponential kernel of length 1, for contemporaneous
+        edges and lagged ones; "mixed": every edge is linear with probability 1/2. Functions are constant beyond three
+        standard deviations, so systems stay stable. Networks and noise are those of the same seed with linear effects,
+        unless the variances of curved effects need more damping (`lag_damping`).
     kinds
         Kinds of variables: a dict such as ``{"x0": "count", "x1": "binary", "x2": {"ordinal": ["no", "some", "bad"]}}``
         (who is not named is continuous), or a list that is given out in turn, such as ``["continuous", "binary", "count",

@@ -32,12 +32,12 @@ def test_a_step_draws_from_the_distributions_given_causes(dbn):
             )
 
 
-def test_densities_of_rows_are_those_that_weigh_particles(dbn):
+def test_densities_of_some_variables_are_those_of_all(dbn):
     rows, p = dbn.simulate(40, random_state=2).to_numpy(), dbn.n_lags
     lagged = np.concatenate([rows[p - lag : 40 - lag] for lag in range(p + 1)], axis=1)
-    past = lagged.reshape(len(lagged), p + 1, dbn.d)[:, :0:-1]
-    weights = dbn.steps.log_weights(past, lagged[:, : dbn.d], np.ones(dbn.d, dtype=bool))
-    assert weights.sum() == pytest.approx(dbn.log_likelihood(rows), rel=1e-12)
+    density = dbn.steps.log_densities(lagged, range(dbn.d))
+    assert density.sum() == pytest.approx(dbn.log_likelihood(rows), rel=1e-12)
+    np.testing.assert_allclose(dbn.steps.log_densities(lagged, [1])[:, 0], density[:, 1], rtol=1e-12)
 
 
 def test_a_network_that_was_used_can_be_pickled(dbn):
