@@ -26,7 +26,7 @@ from feddbn.model.dbn import DBN
 from feddbn.model.step import run
 from feddbn.sim import CORRUPTIONS
 from feddbn.sim.corruptions import corrupted, spreads, stream
-from feddbn.sim.functions import bend_systems, causes_scales, network_of
+from feddbn.sim.functions import networks_of
 from feddbn.sim.settings import SimulationSettings
 from feddbn.sim.simulation import Recordings, SimulatedFederation, advance, federation_of
 from feddbn.sim.systems import System, draw_systems, first_stable
@@ -108,9 +108,8 @@ def _drawn(
         scales = scales * strengths["unequal-noise"] ** rngs["unequal-noise"].uniform(-1.0, 1.0, len(scales))
     if "slow-levels" in strengths:
         systems = [slow_levels(system, strengths["slow-levels"]) for system in systems]
-    systems = bend_systems(systems, settings, shape_rng)
-    causes, names = causes_scales(systems, scales), settings.variable_names
-    networks = {id(system): network_of(system, names, scales, causes) for system in systems}
+    drawn = zip(systems, networks_of(systems, settings, scales, shape_rng), strict=True)
+    networks = {id(system): dbn for system, dbn in drawn}
 
     plan = Recordings(settings)
     values = plan.shocks(slice(None), settings.noise, scales, series_seed)

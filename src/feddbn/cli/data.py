@@ -70,7 +70,7 @@ def simulate(
     n_recordings: Annotated[int, typer.Option(help="Recordings per site.")] = 1,
     effects: Annotated[
         str,
-        typer.Option(help="Shape of the effects: linear, gp (random smooth functions) or mixed."),
+        typer.Option(help="Shape of the effects: linear, or gp, random smooth functions."),
     ] = "linear",
     kinds: Annotated[
         list[str] | None,

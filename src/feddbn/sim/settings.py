@@ -17,8 +17,8 @@ from feddbn.model.step import NOISE_FAMILIES
 from feddbn.settings import Rule, nothing, number, several, whole, word
 from feddbn.sim.corruptions import CorruptionNames, strengths_of
 
-EFFECTS = ("linear", "gp", "mixed")
-"""What effects can be asked for; "mixed": every edge straight with probability 1/2, else a function."""
+EFFECTS = ("linear", "gp")
+"""What effects can be asked for: straight lines, or functions drawn from a Gaussian process."""
 AskedKinds = Mapping[str, object] | Sequence[object] | None
 
 

@@ -23,7 +23,7 @@ from feddbn.model.nodes import known
 from feddbn.model.step import Step, draw_noise, impact, run
 from feddbn.shown import Shown
 from feddbn.sim.corruptions import CorruptionNames, Sites, corrupted
-from feddbn.sim.functions import bend_systems, causes_scales, network_of
+from feddbn.sim.functions import networks_of
 from feddbn.sim.kinds import draw_ends, stable_network
 from feddbn.sim.settings import AskedKinds, SimulationSettings, split_evenly
 from feddbn.sim.systems import System, draw_systems
@@ -45,8 +45,8 @@ class SimulatedFederation(Shown):
     truths
         Site name -> the network it follows; sites that share a network share the object.
     lag_damping
-        Site name -> c. 1 unless no stable draw was found, or variances of curved effects and products would not settle;
-        then ``A_l`` and products were multiplied by ``c**l``, and weights may lie below the range that was asked for.
+        Site name -> c. 1 unless no stable draw was found; then ``A_l`` was multiplied by ``c**l``, and weights may lie below
+        the range that was asked for.
     parameters
         The arguments of `simulate`, `random_state` included; `corruptions` as name -> strength.
     whole
@@ -81,24 +81,12 @@ class SimulatedFederation(Shown):
             )
         return next(iter(self.truths.values()))
 
-    def ancestral_truth(self, site: str | None = None, n_lags: int | None = None) -> AncestralGraph:
-        """What can be said of causes from seen variables alone, if all independences are known: see `true_marks`.
-
-        Parameters
-        ----------
-        site
-            Whose network; None for the one network of all.
-        n_lags
-            Lags of the window; by default those of the network.
-        """
+    def ancestral_truth(self) -> AncestralGraph:
+        """What can be said of causes from seen variables alone, if all independences are known: see `true_marks`."""
         if self.whole is None:
             raise ParameterError("the whole network behind these data is not known; use feddbn.simulate.")
-        if site is not None and site not in self.whole:
-            raise ParameterError(f"site={site!r} is not known; the sites are {', '.join(self.whole)}.")
-        seen = self.truth if site is None else self.truths[site]
-        network = next(iter(self.whole.values())) if site is None else self.whole[site]
-        window = network.n_lags if n_lags is None else n_lags
-        marks = true_marks(network.W, network.A, range(seen.d), window)
+        seen, network = self.truth, next(iter(self.whole.values()))
+        marks = true_marks(network.W, network.A, range(seen.d), network.n_lags)
         return AncestralGraph(marks, seen.variables)
 
 
@@ -129,8 +117,8 @@ def simulate(
 
     ``x_t = x_t W + x_{t-1} A_1 + ... + x_{t-p} A_p + u_t`` with row vectors, W acyclic, the whole stable. With other
     `effects` than linear ones every edge has a function of its own: a cause x adds ``w s f(x / s)``, where w is the edge's
-    weight, s about the cause's standard deviation (as if effects had nothing to do with each other), and f has mean 0 and
-    variance 1 for a normal cause.
+    weight, s the standard deviation that the cause would have if all were linear, and f has mean 0 and variance 1 for a
+    normal cause.
 
     Parameters
     ----------
@@ -170,10 +158,9 @@ def simulate(
         what a strength means. They act in the order of that list, each with randomness of its own, on the rows that the
         same seed gives without them, and change no truth: at sites that see every other row, it is that of all rows.
     effects
-        "linear"; "gp": f is drawn from a Gaussian process with a squared-exponential kernel of length 1, for contemporaneous
-        edges and lagged ones; "mixed": every edge is linear with probability 1/2. Functions are constant beyond three
-        standard deviations, so systems stay stable. Networks and noise are those of the same seed with linear effects,
-        unless the variances of curved effects need more damping (`lag_damping`).
+        "linear"; "gp": f is drawn from a Gaussian process with a squared-exponential kernel of length 1 and constant beyond
+        three standard deviations, for contemporaneous edges and lagged ones. Networks and noise are those of the same seed
+        with linear effects.
     kinds
         Kinds of variables: a dict such as ``{"x0": "count", "x1": "binary", "x2": {"ordinal": ["no", "some", "bad"]}}``
         (who is not named is continuous), or a list that is given out in turn, such as ``["continuous", "binary", "count",
@@ -236,9 +223,7 @@ def _drawn(settings: SimulationSettings, rng: np.random.Generator) -> SimulatedF
         )
         noise = networks[0].steps.sd
     else:
-        systems = bend_systems(systems, drawn, shape_rng)
-        causes = causes_scales(systems, scales)
-        networks = [network_of(one, drawn.variable_names, scales, causes) for one in systems]
+        networks = networks_of(systems, drawn, scales, shape_rng)
     plan = Recordings(drawn)
     rows = list(plan.run([networks[of_site[k]] for k in plan.sites], drawn.noise, noise, series))
     made = corrupted(plan.by_site(rows), drawn.strengths, corruption)

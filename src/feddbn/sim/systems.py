@@ -6,15 +6,12 @@ A system is ``x_t = x_t W + sum_l x_{t-l} A_l + u_t``. Its reduced form ``x_t = 
 Every random choice here is redrawn until the radius is at most `MAX_RADIUS`. If `MAX_DRAWS` draws do not
 suffice (dense, strongly weighted systems), the best draw is damped: ``A_l -> c^l A_l`` multiplies every
 companion eigenvalue by c exactly, so the structure is kept, and `lag_damping` records c.
-
-Edges may have functions. These are bounded, and W has no cycles: such a system is stable if its straight part, all
-functions left out, is stable.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -80,15 +77,12 @@ class System:
         (d,) a causal order: W has no edge from a later to an earlier variable.
     lag_damping
         c in (0, 1]: 1 unless the system had to be damped to be stable.
-    functions
-        Edge -> values of its function (`feddbn.sim.functions`); an edge that is not here is straight.
     """
 
     W: FloatArray
     A: FloatArray
     order: IntArray
     lag_damping: float = 1.0
-    functions: Mapping[Edge, tuple[float, ...]] = field(default_factory=dict)
 
     @property
     def edges(self) -> list[Edge]:
@@ -102,18 +96,9 @@ class System:
         return float(self.A[lag - 1, i, j] if lag else self.W[i, j])
 
     @property
-    def straight(self) -> System:
-        """The system of the straight edges alone."""
-        W, A = self.W.copy(), self.A.copy()
-        for lag, i, j in self.functions:
-            (A[lag - 1] if lag else W)[i, j] = 0.0
-        return replace(self, W=W, A=A, functions={})
-
-    @property
     def spectral_radius(self) -> float:
-        """The largest modulus of an eigenvalue of the companion matrix of the straight part; 0 without lags."""
-        straight = self.straight
-        return largest_eigenvalue(straight.A @ impact(straight.W))
+        """The largest modulus of an eigenvalue of the companion matrix; 0 without lags."""
+        return largest_eigenvalue(self.A @ impact(self.W))
 
     def damped(self, factor: float) -> System:
         """The system with every companion eigenvalue multiplied by `factor`."""

@@ -5,14 +5,12 @@ import pytest
 
 import feddbn
 from feddbn.model.nodes import Term
-from feddbn.sim import EFFECTS
-from feddbn.sim.functions import GRID, MAX_SPREAD_RADIUS, _gaussian_process, draw_function, spread_of
-from feddbn.sim.systems import System
+from feddbn.sim.functions import GRID, _gaussian_process, draw_function
 
 
-def _draws(effects, n=40):
+def _draws(n=40):
     rng = np.random.default_rng(1)
-    return [draw_function(effects, rng) for _ in range(n)]
+    return [draw_function(rng) for _ in range(n)]
 
 
 def _at(table, z):
@@ -21,7 +19,7 @@ def _at(table, z):
 
 def test_functions_have_mean_0_and_variance_1_over_a_normal_cause_and_are_bounded():
     z = np.random.default_rng(0).standard_normal(50_000)
-    for table in _draws("gp", 5):
+    for table in _draws(5):
         values = _at(table, z)
         assert values.mean() == pytest.approx(0, abs=0.02)
         assert values.std() == pytest.approx(1, abs=0.02)
@@ -36,11 +34,6 @@ def test_gaussian_processes_have_the_covariance_of_their_kernel():
     kernel = np.exp(-0.5 * (GRID[at][:, None] - GRID[at]) ** 2)
     # A covariance of n draws of normal variables has a standard error of at most sqrt(2 / n).
     np.testing.assert_allclose(draws.T @ draws / n, kernel, atol=4.5 * np.sqrt(2 / n))
-
-
-def test_mixed_effects_are_half_straight():
-    assert sum(bool(table) for table in _draws("mixed", 1000)) == pytest.approx(500, abs=65)
-    assert _draws("linear", 3) == [()] * 3
 
 
 SETTING = {"d": 5, "n_lags": 2, "n_sites": 3, "n_samples": 300, "random_state": 4}
@@ -62,9 +55,8 @@ def _by_hand(dbn, rows):
     return left
 
 
-@pytest.mark.parametrize("effects", EFFECTS)
-def test_what_functions_leave_is_the_noise_of_the_linear_data(effects):
-    plain, fed = (feddbn.simulate(**SETTING, effects=one) for one in ("linear", effects))
+def test_what_functions_leave_is_the_noise_of_the_linear_data():
+    plain, fed = (feddbn.simulate(**SETTING, effects=one) for one in ("linear", "gp"))
     np.testing.assert_allclose(fed.truth.W, plain.truth.W, rtol=1e-12)
     for site in fed.sites:
         rows, linear = fed.sites[site][0].to_numpy(), plain.sites[site][0]
@@ -93,15 +85,14 @@ def test_sites_around_a_backbone_share_the_functions_of_the_edges_they_share():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("effects", EFFECTS[1:])
 @pytest.mark.parametrize("w_range", [(0.3, 0.5), (0.5, 2.0)])
-def test_rows_stay_bounded_about_the_units_of_their_functions(effects, w_range):
+def test_rows_stay_bounded_about_the_units_of_their_functions(w_range):
     for seed in range(2):
         fed = feddbn.simulate(
             d=10,
             n_sites=1,
             n_samples=2000,
-            effects=effects,
+            effects="gp",
             w_range=w_range,
             mean_degree=3,
             random_state=seed,
@@ -115,20 +106,6 @@ def test_rows_stay_bounded_about_the_units_of_their_functions(effects, w_range):
             scale, centre = (np.array([units[i][k] for i in some]) for k in (1, 0))
             np.testing.assert_allclose(rows[:, some].std(axis=0) / scale, 1, atol=0.25)
             np.testing.assert_allclose((rows[:, some].mean(axis=0) - centre) / scale, 0, atol=0.25)
-
-
-@pytest.mark.slow
-def test_weights_whose_variances_would_not_settle_are_damped_and_that_is_recorded():
-    # Two loops of a straight system that cancel each other do not cancel any more once they are curved.
-    made = [
-        feddbn.simulate(d=10, n_sites=1, n_samples=50, effects="gp", w_range=(0.5, 1.0), random_state=seed)
-        for seed in range(5)
-    ]
-    damping = [fed.lag_damping["site-0"] for fed in made]
-    assert min(damping) < 1 == max(damping)
-    for fed in made:
-        spread = spread_of(System(fed.truth.W, fed.truth.A, np.arange(10))).spectral_radius
-        assert spread <= MAX_SPREAD_RADIUS**2 + 1e-9
 
 
 @pytest.mark.slow

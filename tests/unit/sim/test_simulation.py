@@ -162,7 +162,7 @@ def test_a_stored_truth_reads_back(tmp_path, different):
 
 @pytest.mark.slow
 def test_a_drawn_network_with_curves_goes_on_by_its_functions():
-    data = feddbn.simulate(d=4, n_sites=1, n_samples=3000, effects="mixed", random_state=2)
+    data = feddbn.simulate(d=4, n_sites=1, n_samples=3000, effects="gp", random_state=2)
     truth, rows = data.truth, next(iter(data.sites.values()))[0]
     assert not truth.is_linear
     again = truth.simulate(3000, random_state=0)
