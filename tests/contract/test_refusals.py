@@ -177,7 +177,6 @@ DOORS: dict[str, list[tuple[Callable[[], Any], str]]] = {
         (lambda: model().dbn_.effects("x0", "nope", 3), "'nope'"),
         (lambda: model().dbn_.impulse_responses(3, "choleski"), "'choleski'"),
         (lambda: curved().impulse_responses(3), "effects"),
-        (lambda: curved_dbn().effects("a", "c", 3, ["b"]), "mediators"),
         (lambda: curved_dbn().spectral_radius, "spectral"),
         (lambda: curved_dbn().to_lingam(), "dbn.to_json"),
         (lambda: curved().effect("x9", "x0", 0), "x9"),

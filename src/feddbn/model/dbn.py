@@ -57,7 +57,6 @@ class DBN(Network, Shown):
     response_bands = dynamics.response_bands
     standard_errors = dynamics.standard_errors
     fevd = dynamics.fevd
-    mediated_effects = effects.mediated_effects
     standardised_weights = effects.standardised_weights
     curves_table = effects.curves_table
     coefficients = effects.coefficient_table

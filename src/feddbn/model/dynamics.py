@@ -73,13 +73,8 @@ def stationary_sample(dbn: Network) -> FloatArray:
     Raises ParameterError if the paths leave all bounds, or if they still spread or drift after 200 steps.
     """
     if dbn not in _SAMPLES:
-        # The seed is fixed: what a network implies does not change from call to call.
-        rng = np.random.default_rng(0)
-        shocks = dbn.steps.shocks("gaussian", (_N_PATHS, _BURN_IN + _N_ROWS), rng)
         try:
-            rows = paths_from(dbn, _at_any_level(dbn, first_rows(dbn), rng), shocks)[:, _BURN_IN:].copy()
-            _check_settled(dbn, rows)
-            _SAMPLES[dbn] = rows
+            _SAMPLES[dbn] = _settled_rows(dbn)
         except ParameterError as error:
             _SAMPLES[dbn] = str(error)
     found = _SAMPLES[dbn]
@@ -101,10 +96,19 @@ def visited_rows(dbn: Network, n: int = 1000) -> FloatArray:
     return windows[:, ::-1].reshape(n, -1)
 
 
-def _check_settled(dbn: Network, rows: FloatArray) -> None:
-    """Refuse variables that still drift or grow, or where means of paths differ as much as single rows do: these depend on
-    where their path began.
+def _settled_rows(dbn: Network) -> FloatArray:
+    """The rows; refused are variables that still drift or grow, or where means of paths differ as much as single rows do:
+    these depend on where their path began.
     """
+    # The seed is fixed: what a network implies does not change from call to call.
+    rng = np.random.default_rng(0)
+    shocks, start = dbn.steps.shocks("gaussian", (_N_PATHS, _BURN_IN + _N_ROWS), rng), first_rows(dbn)
+    start = np.tile(start, (_N_PATHS, 1, 1))
+    for j, kind in enumerate(dbn.kinds):
+        if kind.levels:
+            # Drawn evenly, so that no level is missed that is left rarely.
+            start[:, :, j] = rng.integers(kind.n_levels, size=(_N_PATHS, 1))
+    rows = paths_from(dbn, start, shocks)[:, _BURN_IN:].copy()
     early, late = (half.reshape(-1, dbn.d) for half in np.split(rows, [_N_ROWS // 2], axis=1))
     spread, between = rows.var(axis=(0, 1)), rows.mean(axis=1).var(axis=0)
     # What lies between quartiles, so that a few far rows do not count as growth.
@@ -118,14 +122,6 @@ def _check_settled(dbn: Network, rows: FloatArray) -> None:
             f"this network has no usual level: simulated paths of {name!r} still move away, or apart, after {_BURN_IN} steps;"
             " pass a history, or rows to average over."
         )
-
-
-def _at_any_level(dbn: Network, start: FloatArray, rng: np.random.Generator) -> FloatArray:
-    """(50, p, d) the same start with variables at levels drawn evenly, so that no level is missed that is left rarely."""
-    rows = np.tile(start, (_N_PATHS, 1, 1))
-    for j, kind in enumerate(dbn.kinds):
-        if kind.levels:
-            rows[:, :, j] = rng.integers(kind.n_levels, size=(_N_PATHS, 1))
     return rows
 
 

@@ -2,14 +2,13 @@
 
 The effect of i on j at horizon h is what a rise of x_i by 1 for one time step adds to x_j h steps later. In a linear network
 it is the structural impulse response: the sum, over every directed path from (i, t) to (j, t+h) of the unrolled graph, of
-the product of the path's weights (Wright's rule). A path is mediated by a set M if it visits a variable of M strictly
-between its ends.
+the product of the path's weights (Wright's rule).
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -32,8 +31,6 @@ from feddbn.model.dynamics import (
     outcome_columns,
     paths_from,
     ranges_seen,
-    require_linear,
-    responses_of,
     rows_with_past,
     spectral_radius,
     stationary_covariance,
@@ -498,7 +495,11 @@ def expected_changes(
             stacklevel=4,
         )
     rng = random_generator(random_state)
-    start = _starts(dbn, history, n, rng)
+    if history is None:
+        start = drawn_windows(dbn, n, dbn.n_lags, rng) if dbn.n_lags else np.zeros((1, 0, dbn.d))
+    else:
+        known_rows = rows_of(history, dbn.variables, "history", dbn.kinds)
+        start = drawn_rows(dbn, last_state(dbn, known_rows), n, rng)
     shocks = dbn.steps.shocks("gaussian", (n, horizon + 1), rng)
     held = np.full((horizon + 1, dbn.d), np.nan)
     held[0, i] = begin
@@ -548,15 +549,6 @@ def from_and_by(dbn: Network, i: int, at: float | str | None, by: float | str | 
     return begin, step
 
 
-def _starts(dbn: Network, history: Rows | None, n: int, rng: np.random.Generator) -> FloatArray:
-    """(1 or n, p, d) rows before the time step in which the source is set."""
-    p = dbn.n_lags
-    if history is not None:
-        rows = rows_of(history, dbn.variables, "history", dbn.kinds)
-        return drawn_rows(dbn, last_state(dbn, rows), n, rng)
-    return drawn_windows(dbn, n, p, rng) if p else np.zeros((1, 0, dbn.d))
-
-
 def _finite(value: object, argument: str, kind: Kind) -> float:
     if not is_number(value):
         choice = f", one of its levels {', '.join(kind.levels)}" if kind.levels else ""
@@ -564,43 +556,11 @@ def _finite(value: object, argument: str, kind: Kind) -> float:
     return float(value)  # type: ignore[arg-type]
 
 
-def mediated_effects(dbn: Network, mediators: Sequence[str | int] | None, horizon: int) -> FloatArray:
-    """(horizon+1, d, d): the part of the total effect that passes through a mediator (None: any variable
-    at all).
-    """
-    require_linear(dbn, "mediated_effects", "dbn.do with the mediators held, at two values of the source")
-    if isinstance(mediators, str):
-        raise ParameterError(
-            f"mediators must be a list of variables, got the text {mediators!r}; write [{mediators!r}]."
-        )
-    every = range(dbn.d) if mediators is None else mediators
-    chosen = [variable_index(m, dbn.variables, "mediators") for m in every]
-    # R_h = sum_k G_k Psi_{h-k}: first edges G, then responses Psi without the edges out of mediators, so a path may start
-    # or end in a mediator but not pass through one.
-    first, (W, A) = _direct_effects(dbn, horizon), (dbn.W.copy(), dbn.A.copy())
-    W[chosen] = 0.0
-    A[:, chosen] = 0.0
-    after, mediated = responses_of(W, A, horizon), impulse_responses(dbn, horizon)
-    mediated[0] -= np.eye(dbn.d)
-    for h in range(horizon + 1):
-        mediated[h] -= (first[: h + 1] @ after[h::-1]).sum(axis=0)
-    return mediated
-
-
-def _direct_effects(dbn: Network, horizon: int) -> FloatArray:
-    """(horizon+1, d, d): the weight of the single edge from i to j at lag h, 0 beyond the network's lags."""
-    direct = np.zeros((whole(0).check("horizon", horizon) + 1, dbn.d, dbn.d))
-    upto = min(horizon, dbn.n_lags) + 1
-    direct[:upto] = dbn.adjacency_matrices[:upto]
-    return direct
-
-
 def effect_table(
     dbn: Network,
     source: str | int,
     target: str | int,
     horizon: int,
-    mediators: Sequence[str | int] | None = None,
     *,
     at: float | str | None = None,
     by: float | str | None = None,
@@ -611,12 +571,9 @@ def effect_table(
     """Frame horizon, at, by, total, error, cumulative of setting the source to ``at + by`` instead of `at` for one time step
     (`expected_changes`); of a target with several levels one row for each `level`, whose probability changes.
 
-    In a linear network the value does not matter: horizon, by, total, direct, mediated (through `mediators`, or through
-    anything), cumulative, and `at` if it was given. `by` is one standard deviation by default (`standard_deviations`),
-    since a rise by 1 may be far beyond what a variable ever does.
+    In a linear network the value does not matter, and `at` is there only if it was given. `by` is one standard deviation by
+    default (`standard_deviations`), since a rise by 1 may be far beyond what a variable ever does.
     """
-    if not dbn.is_linear and mediators is not None:
-        require_linear(dbn, "what passes through mediators", "dbn.do with the mediators held")
     i, j = variable_index(source, dbn.variables, "source"), variable_index(target, dbn.variables, "target")
     changes = expected_changes(
         dbn, i, horizon, at=at, by=by, n_paths=n_paths, random_state=random_state, history=history
@@ -629,29 +586,13 @@ def effect_table(
         columns["level"] = levels * len(mean)
     if not np.isnan(changes.at):
         columns["at"] = changes.at
-    columns |= {"by": changes.by, "total": mean.ravel()}
-    if dbn.is_linear:
-        columns["direct"] = _direct_effects(dbn, horizon)[:, i, j] * changes.by
-        columns["mediated"] = mediated_effects(dbn, mediators, horizon)[:, i, j] * changes.by
-    else:
-        columns["error"] = changes.error[:, here].ravel()
+    columns |= {"by": changes.by, "total": mean.ravel(), "error": changes.error[:, here].ravel()}
     return pd.DataFrame(columns | {"cumulative": np.cumsum(mean, axis=0).ravel()})
 
 
 # Coefficients --------------------------------------------------------------------------------------------------------------
-_COEFFICIENTS = [
-    "source",
-    "source_level",
-    "target",
-    "target_level",
-    "lag",
-    "coefficient",
-    "error",
-    "lower",
-    "upper",
-    "ratio",
-    "scale",
-]
+_ENDS = ["source", "source_level", "target", "target_level", "lag"]
+_NUMBERS = ["coefficient", "error", "lower", "upper", "ratio", "scale"]
 
 
 def coefficient_table(dbn: Network, level: float = 0.95) -> pd.DataFrame:
@@ -674,18 +615,9 @@ def coefficient_table(dbn: Network, level: float = 0.95) -> pd.DataFrame:
             for (r, c), value in np.ndenumerate(b):
                 with np.errstate(over="ignore"):
                     ratio = np.nan if node.kind.name == "continuous" else float(np.exp(value))
-                row = {
-                    "source": names[i],
-                    "source_level": dbn.kinds[i].levels[r + 1] if by_level else "",
-                    "target": name,
-                    "target_level": node.kind.levels[c + 1] if node.kind.name == "categorical" else "",
-                    "lag": lag,
-                    "coefficient": float(value),
-                    "error": float(errors[r, c]),
-                    "lower": float(value - reach * errors[r, c]),
-                    "upper": float(value + reach * errors[r, c]),
-                    "ratio": ratio,
-                    "scale": LINKS[node.kind.name],
-                }
-                found.append(row)
-    return pd.DataFrame(found, columns=_COEFFICIENTS)
+                of = dbn.kinds[i].levels[r + 1] if by_level else ""
+                on = node.kind.levels[c + 1] if node.kind.name == "categorical" else ""
+                error, b_rc = float(errors[r, c]), float(value)
+                numbers = (b_rc, error, b_rc - reach * error, b_rc + reach * error, ratio)
+                found.append((names[i], of, name, on, lag, *numbers, LINKS[node.kind.name]))
+    return pd.DataFrame(found, columns=_ENDS + _NUMBERS)

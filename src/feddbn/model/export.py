@@ -217,12 +217,11 @@ def graphml_text(dbn: Network, path: str | Path | None = None) -> str:
     """GraphML text of the time-series graph, also written to `path` if given."""
     import networkx as nx
 
-    text = "\n".join(nx.generate_graphml(time_series_graph(dbn))) + "\n"
-    # XML writes true and false in small letters, and so strict readers want them; networkx writes Python's words.
-    for key in re.findall(r'<key id="(\w+)" for="edge" attr.name="\w+" attr.type="boolean"', text):
-        text = re.sub(
-            rf'(<data key="{key}">)(True|False)<', lambda found: f"{found[1]}{found[2].lower()}<", text
-        )
+    graph = time_series_graph(dbn)
+    for *_, edge in graph.edges(data=True):
+        # XML writes true and false in small letters, and networkx Python's words.
+        edge["oriented"] = str(edge["oriented"]).lower()
+    text = "\n".join(nx.generate_graphml(graph)) + "\n"
     return write_text(text, path)
 
 

@@ -179,7 +179,7 @@ def test_zero_curves_give_the_effects_of_the_linear_network(curved_dbn: CurvedDB
     np.testing.assert_allclose(usual["by"], sd)
     np.testing.assert_allclose(theirs["total"], 0.7 / sd * usual["total"])
     assert list(theirs.columns[:3]) == ["horizon", "at", "by"]
-    assert list(usual.columns) == ["horizon", "by", "total", "direct", "mediated", "cumulative"]
+    assert list(usual.columns) == ["horizon", "by", "total", "error", "cumulative"]
 
 
 def test_the_effect_at_a_value_is_that_of_brute_force_with_other_noise(curved_dbn: CurvedDBN) -> None:

@@ -274,7 +274,6 @@ def test_linear_formulas_are_refused_in_a_sentence(dbn):
     for ask in (
         lambda: dbn.spectral_radius,
         lambda: dbn.impulse_responses(3),
-        lambda: dbn.effects("temp", "dose", 3, ["visits"]),
         lambda: dbn.at_level(np.ones(6)),
         lambda: dbn.to_lingam(),
         lambda: dbn.to_tigramite(),
