@@ -132,20 +132,15 @@ def network_of_edges(
     Without `variables` they are those that occur, in order of appearance; without `n_lags` the largest lag
     is taken.
     """
-    for column in ("source", "target", "lag"):
-        if column not in edges.columns:
-            raise DataError(
-                f"the edge list lacks the column {column!r}; it needs source, target, lag and weight."
-            )
-    ends = [
-        (str(s), str(t), _lag(lag))
-        for s, t, lag in zip(edges["source"], edges["target"], edges["lag"], strict=True)
-    ]
-    names = (
-        tuple(dict.fromkeys(name for s, t, _ in ends for name in (s, t)))
-        if variables is None
-        else tuple(variables)
-    )
+    missing = [column for column in ("source", "target", "lag") if column not in edges.columns]
+    if missing:
+        raise DataError(
+            f"the edge list lacks the column {missing[0]!r}; it needs source, target, lag and weight."
+        )
+    rows = zip(edges["source"], edges["target"], edges["lag"], strict=True)
+    ends = [(str(s), str(t), _lag(lag)) for s, t, lag in rows]
+    occur = dict.fromkeys(name for *both, _ in ends for name in both)
+    names = tuple(occur if variables is None else variables)
     p = max((lag for *_, lag in ends), default=0) if n_lags is None else int(n_lags)
     weights = list(edges["weight"]) if "weight" in edges.columns else [1.0] * len(ends)
     oriented = [_truth(v) for v in edges["oriented"]] if "oriented" in edges.columns else [True] * len(ends)
@@ -162,11 +157,8 @@ def network_of_edges(
                 f"the edge {s} -> {t} at lag {lag} {next(text for text, is_so in why.items() if is_so)}."
             )
         stack[lag, place[s], place[t]] = float(weight)
-    is_open = [
-        not known and lag == 0 and weight != 0
-        for (*_, lag), weight, known in zip(ends, weights, oriented, strict=True)
-    ]
-    pairs = [(s, t) for (s, t, _), is_one in zip(ends, is_open, strict=True) if is_one]
+    told = zip(ends, weights, oriented, strict=True)
+    pairs = [(s, t) for (s, t, lag), weight, is_known in told if not is_known and lag == 0 and weight != 0]
     return made(stack[0], stack[1:], names, None, None, pairs)
 
 

@@ -111,22 +111,20 @@ class Summary(Shown):
 
     def position(self, variable: str | int, lag: int = 0) -> int:
         """Column of a variable (name or position) at a lag."""
-        is_place = isinstance(variable, int) and -self.d <= variable < self.d
-        node = (self.variables[int(variable)] if is_place else str(variable), lag)
-        if node not in self.nodes:
+        nodes: list[tuple[str | int, int]] = [*self.nodes, *((k, lag) for k in range(self.d))]
+        if not isinstance(lag, int) or not 0 <= lag <= self.n_lags or (variable, lag) not in nodes:
             raise ParameterError(
                 f"({variable!r}, lag {lag}) is not in this summary; it has {', '.join(self.variables)} at lags 0 to "
                 f"{self.n_lags}."
             )
-        return self.nodes.index(node)
+        return lag * self.d + (variable if isinstance(variable, int) else self.variables.index(variable))
 
     def partial_correlation(self, x: Node, y: Node, given: Sequence[Node] = ()) -> float:
         """Correlation of two nodes given others, as of the pooled rows."""
-        for node in (x, y, *given):
-            if isinstance(node, str) or len(node) != 2:
-                raise ParameterError(
-                    f"{node!r} must be a variable and a lag, such as ('{self.variables[0]}', 0)."
-                )
+        if any(isinstance(node, str) or len(node) != 2 for node in (x, y, *given)):
+            raise ParameterError(
+                f"{(x, y)!r} must be a variable and a lag each, such as ('{self.variables[0]}', 0)."
+            )
         i, j, *others = (self.position(*node) for node in (x, y, *given))
         return self.independence.one(i, j, others)[0]
 

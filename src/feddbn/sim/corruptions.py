@@ -51,23 +51,26 @@ def two_rates(sites: Sites, strength: float, scale: FloatArray, rng: np.random.G
     return _changed(sites, lambda rows: rows[:: round(strength)].copy(), chosen.tolist())
 
 
+def _with(sites: Sites, numbers: FloatArray, change: Callable[[FloatArray, FloatArray], FloatArray]) -> Sites:
+    """The recordings of every site changed by numbers of its own."""
+    return [[change(rows, own) for rows in one] for one, own in zip(sites, numbers, strict=True)]
+
+
 def trend(sites: Sites, strength: float, scale: FloatArray, rng: np.random.Generator) -> Sites:
     """A line through 0 at the middle of every recording; one rise per site and variable."""
     rises = rng.standard_normal((len(sites), len(scale))) * strength * scale
-    return [
-        [rows + np.linspace(-0.5, 0.5, len(rows))[:, None] * rise for rows in recordings]
-        for recordings, rise in zip(sites, rises, strict=True)
-    ]
+    return _with(sites, rises, lambda rows, rise: rows + np.linspace(-0.5, 0.5, len(rows))[:, None] * rise)
 
 
 def cycle(sites: Sites, strength: float, scale: FloatArray, rng: np.random.Generator) -> Sites:
     """A sine of `PERIOD` rows; one amplitude and phase per site and variable."""
     sizes = rng.standard_normal((len(sites), len(scale))) * strength * scale
     phases = rng.uniform(0, 2 * np.pi, (len(sites), len(scale)))
-    return [
-        [rows + size * np.sin(2 * np.pi * np.arange(len(rows))[:, None] / PERIOD + phase) for rows in one]
-        for one, size, phase in zip(sites, sizes, phases, strict=True)
-    ]
+
+    def change(rows: FloatArray, own: FloatArray) -> FloatArray:
+        return rows + own[0] * np.sin(2 * np.pi * np.arange(len(rows))[:, None] / PERIOD + own[1])
+
+    return _with(sites, np.stack([sizes, phases], axis=1), change)
 
 
 def measurement_noise(sites: Sites, strength: float, scale: FloatArray, rng: np.random.Generator) -> Sites:
@@ -78,13 +81,13 @@ def measurement_noise(sites: Sites, strength: float, scale: FloatArray, rng: np.
 def gains(sites: Sites, strength: float, scale: FloatArray, rng: np.random.Generator) -> Sites:
     """One log-normal factor per site and variable."""
     factors = np.exp(rng.standard_normal((len(sites), len(scale))) * strength)
-    return [[rows * factor for rows in recordings] for recordings, factor in zip(sites, factors, strict=True)]
+    return _with(sites, factors, lambda rows, factor: rows * factor)
 
 
 def offsets(sites: Sites, strength: float, scale: FloatArray, rng: np.random.Generator) -> Sites:
     """One constant per site and variable."""
     shifts = rng.standard_normal((len(sites), len(scale))) * strength * scale
-    return [[rows + shift for rows in recordings] for recordings, shift in zip(sites, shifts, strict=True)]
+    return _with(sites, shifts, lambda rows, shift: rows + shift)
 
 
 def unit_variance(sites: Sites, strength: float, scale: FloatArray, rng: np.random.Generator) -> Sites:

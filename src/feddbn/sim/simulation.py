@@ -154,32 +154,19 @@ def simulate(
         A seed (same seed, same bits), a generator, or None for a new federation each time.
     corruptions
         What the sites do to their rows: a name, a list of names, or a dict from name to strength (None: its default), such
-        as ``{"offsets": None, "spikes": 0.02}``. `feddbn.sim.CORRUPTIONS` lists them, each a function whose docstring says
-        what a strength means. They act in the order of that list, each with randomness of its own, on the rows that the
-        same seed gives without them, and change no truth: at sites that see every other row, it is that of all rows.
+        as ``{"offsets": None, "spikes": 0.02}``; `feddbn.sim.CORRUPTIONS` lists functions whose docstrings say more. They act
+        in the order of that list on the rows that the same seed gives without them, and change no truth.
     effects
         "linear"; "gp": f is drawn from a Gaussian process with a squared-exponential kernel of length 1 and constant beyond
-        three standard deviations, for contemporaneous edges and lagged ones. Networks and noise are those of the same seed
-        with linear effects.
+        three standard deviations. Networks and noise are those of the same seed with linear effects.
     kinds
-        Kinds of variables: a dict such as ``{"x0": "count", "x1": "binary", "x2": {"ordinal": ["no", "some", "bad"]}}``
-        (who is not named is continuous), or a list that is given out in turn, such as ``["continuous", "binary", "count",
-        "categorical:3"]``. Every variable then is drawn from its distribution given its causes, a weight acts in standard
-        units of both ends (`feddbn.sim.kinds`), counts are Poisson, and recordings hold positions of
-        levels, 0, 1, 2, ... The truth has them as `nodes`, W and A what these say.
+        Kinds of variables: a dict such as ``{"x0": "count", "x2": {"ordinal": ["no", "some", "bad"]}}`` (who is not named is
+        continuous), or a list that is given out in turn, such as ``["continuous", "binary", "categorical:3"]``. A variable
+        is drawn from its distribution given its causes, a weight acts in standard units of both ends
+        (`feddbn.sim.kinds`), and recordings hold positions of levels, 0, 1, 2, ...
     n_latent
-        Variables like the others that no site sees, beside the d that sites see. Truths then hold the edges between seen
-        variables; what data can tell of them is `SimulatedFederation.ancestral_truth`. Effects are linear then, and there
-        are no corruptions.
-
-    Returns
-    -------
-    SimulatedFederation
-
-    Raises
-    ------
-    ParameterError
-        If an argument is impossible.
+        Variables like the others that no site sees, beside the d that sites see, in linear systems. Truths then hold the
+        edges between seen variables; `SimulatedFederation.ancestral_truth` says what data can tell of them.
 
     Examples
     --------
@@ -189,12 +176,6 @@ def simulate(
     [31, 31, 31]
     >>> fed.truth.W.shape, fed.truth.A.shape
     ((5, 5), (1, 5, 5))
-
-    >>> curved = feddbn.simulate(d=5, n_sites=3, n_samples=90, effects="sigmoid")
-    >>> edge = curved.truth.edges().iloc[0]
-    >>> curved.truth.effect(edge.source, edge.target, edge.lag).at([-1.0, 0.0, 1.0]).shape
-    (3, 1)
-
     >>> mixed = feddbn.simulate(d=3, n_sites=2, n_samples=60, kinds=["continuous", "binary", "count"])
     >>> [kind.name for kind in mixed.truth.kinds]
     ['continuous', 'binary', 'count']
