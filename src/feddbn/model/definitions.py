@@ -11,6 +11,7 @@ import operator
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 import numpy as np
@@ -110,19 +111,17 @@ def read_definitions(given: object) -> dict[str, Formula]:
                 argument="definitions",
             )
         found[name] = _read(name, text)
-    ordered: dict[str, Formula] = {}
-    while len(ordered) < len(found):
-        ready = [
-            k for k, one in found.items() if k not in ordered and not {*one.names} & {*found} - {*ordered}
-        ]
-        if not ready:
-            loop = ", ".join(name for name in found if name not in ordered)
-            raise ParameterError(
-                f"definitions: {loop} cannot be computed, as what defines them goes in a circle; leave one out.",
-                argument="definitions",
-            )
-        ordered |= {name: found[name] for name in ready}
-    return ordered
+    try:
+        order = TopologicalSorter(
+            {name: {*one.names} & {*found} for name, one in found.items()}
+        ).static_order()
+        return {name: found[name] for name in order}
+    except CycleError as error:
+        raise ParameterError(
+            f"definitions: {', '.join(error.args[1])} cannot be computed, as what defines them goes in a circle; leave one "
+            "out.",
+            argument="definitions",
+        ) from None
 
 
 def defined(formulas: Mapping[str, Formula], values: Values) -> dict[str, FloatArray]:

@@ -6,26 +6,20 @@ A reader never guesses: what is not the stated format, is damaged, or has anothe
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
 
 from feddbn.core.kinds import Kind
-from feddbn.errors import FileError, InputError, ParameterError, reading
-from feddbn.model.graph import edge_table, network_of_edges, time_series_graph
+from feddbn.errors import FileError, reading
+from feddbn.model.graph import edge_table, time_series_graph
 from feddbn.model.network import Network
 from feddbn.model.nodes import Node, Term
-from feddbn.settings import whole
-
-if TYPE_CHECKING:
-    from feddbn.model.dbn import DBN
 
 Cell = TypeVar("Cell")
 # The wide forms of the signs count, too: some spreadsheets read them as the narrow ones.
@@ -92,7 +86,8 @@ def plain_nodes(dbn: Network) -> list[dict[str, Any]]:
                     "coefficients": b.tolist(),
                 }
             )
-        one = {"variable": name, "kind": node.kind.name, "levels": list(node.kind.levels), "terms": terms}
+        levels = list(node.kind.levels)
+        one: dict[str, Any] = {"variable": name, "kind": node.kind.name, "levels": levels, "terms": terms}
         if node.kind.recorded:
             one["recorded"] = [list(pair) for pair in node.kind.recorded]
         one["intercept"] = None if node.intercept is None else node.intercept.tolist()
@@ -104,7 +99,7 @@ def plain_nodes(dbn: Network) -> list[dict[str, Any]]:
     return found
 
 
-def _nodes(given: Any, variables: Sequence[str]) -> list[Node]:
+def nodes_of_plain(given: Any, variables: Sequence[str]) -> list[Node]:
     """Inverse of `plain_nodes`, in the order of the variables; none if nothing is given."""
     place = {name: k for k, name in enumerate(variables)}
     by_name = {one["variable"]: one for one in given} if isinstance(given, list) else {}
@@ -135,32 +130,7 @@ def _node(stored: Mapping[str, Any], place: Mapping[str, int]) -> Node:
     )
 
 
-def network_of_dict(made: type[DBN], stored: Mapping[str, Any], where: str = "this dict") -> DBN:
-    """Inverse of `to_dict`; keys it does not know are ignored."""
-    if not isinstance(stored, Mapping) or stored.get("format") != FORMAT:
-        raise FileError(f'{where} is not a stored network; it lacks "format": "{FORMAT}".')
-    if stored.get("version") != VERSION:
-        raise FileError(
-            f"{where} has version {stored.get('version')!r}; this package reads version {VERSION}."
-        )
-    try:
-        variables, p = stored["variables"], whole(0).check("n_lags", stored["n_lags"])
-        if not isinstance(variables, list) or not all(isinstance(v, str) for v in variables):
-            raise ValueError("'variables' is not a list of names")
-        d = len(variables)
-        shapes = {"W": (d, d), "A": (p, d, d), "intercept": (d,), "noise_variances": (d,)}
-        W, A, c, v = (_array(key, stored[key], shape) for key, shape in shapes.items())
-        pairs = [(source, target) for source, target in stored.get("open_edges") or ()]
-        nodes, definitions = _nodes(stored.get("nodes") or [], variables), stored.get("definitions", {})
-        if W is None or A is None:
-            raise ValueError("W and A are not known")
-        return made(W, A, variables, c, v, pairs, nodes=nodes, definitions=definitions)
-    except (ParameterError, KeyError, TypeError, ValueError, AttributeError) as error:
-        why = f"it lacks, or does not know, {error}" if isinstance(error, KeyError) else error
-        raise FileError(f"{where} is damaged: {why}") from None
-
-
-def _array(name: str, value: Any, shape: tuple[int, ...]) -> np.ndarray | None:
+def array_of_plain(name: str, value: Any, shape: tuple[int, ...]) -> np.ndarray | None:
     """The numbers, or None if they are not known."""
     array = np.zeros(shape) if np.size(value) == 0 else np.asarray(value)
     if value is not None and (array.dtype.kind not in "iuf" or array.shape != shape):
@@ -173,14 +143,6 @@ def json_text(dbn: Network, path: str | Path | None = None) -> str:
     return write_text(json.dumps(plain_dict(dbn), ensure_ascii=False, allow_nan=False, indent=1), path)
 
 
-def network_of_json(made: type[DBN], source: str | Path) -> DBN:
-    """Inverse of `to_json`, from a path, or from JSON text (a str that begins with a brace)."""
-    text, where = _read(source, is_text=lambda s: s.lstrip().startswith("{"))
-    with reading(where, "JSON"):
-        stored = json.loads(text)
-    return network_of_dict(made, stored, where)
-
-
 def csv_text(dbn: Network, path: str | Path | None = None) -> str:
     """Edge list source, target, lag, weight, standardised, oriented as CSV text with a header, also written to `path` if
     given; safe in spreadsheets.
@@ -188,29 +150,6 @@ def csv_text(dbn: Network, path: str | Path | None = None) -> str:
     table = edge_table(dbn).iloc[:, :6]
     table["oriented"] = table["oriented"].map({True: "true", False: "false"})
     return write_text(str(guarded_frame(table).to_csv(index=False, lineterminator="\n")), path)
-
-
-def network_of_csv(
-    made: type[DBN], source: str | Path, variables: Sequence[str] | None = None, n_lags: int | None = None
-) -> DBN:
-    """Network of a CSV edge list, a path or text with a line break, without intercept and noise. A list knows no variable
-    without edges: name them.
-    """
-    text, where = _read(source, is_text=lambda s: "\n" in s)
-    try:
-        rows = [row for row in csv.reader(io.StringIO(text, newline=""), strict=True) if row]
-        frame = pd.DataFrame(rows[1:], columns=rows[0], dtype=object)
-        readers: dict[str, Any] = {"lag": int, "source": unguarded, "target": unguarded, "weight": float}
-        for column, read in readers.items():
-            if column != "weight" or column in frame.columns:
-                frame[column] = [read(value) for value in frame[column]]
-        return network_of_edges(made, frame, variables, n_lags)
-    except InputError as error:
-        raise FileError(f"{where} is not a usable edge list: {error}") from None
-    except (csv.Error, ValueError, KeyError, IndexError):
-        raise FileError(
-            f"{where} is not an edge list; it needs the columns source, target, lag, weight."
-        ) from None
 
 
 def graphml_text(dbn: Network, path: str | Path | None = None) -> str:
@@ -254,7 +193,8 @@ def write_text(text: str, path: str | Path | None) -> str:
     return text
 
 
-def _read(source: str | Path, is_text: Any) -> tuple[str, str]:
+def read_text(source: str | Path, is_text: Any) -> tuple[str, str]:
+    """The text and what to call it: of a path, or the text itself."""
     if isinstance(source, str) and is_text(source):
         return source, "this text"
     with reading(str(source)), Path(source).open(encoding="utf-8", newline="") as file:

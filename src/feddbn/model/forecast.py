@@ -360,8 +360,8 @@ def _outlook(
         rows = whole[:, t : t + p + 1][:, ::-1].reshape(len(paths), -1)
         free = np.flatnonzero(np.isnan(held[t])).tolist()
         for j, law in zip(free, dbn.steps.laws(rows, free) if dbn.has_kinds else (), strict=False):
-            expected = law.probabilities if dbn.kinds[j].is_by_level else law.mean
-            mean[t, columns[j]] = np.mean(expected, axis=0)
+            by_level = law.probabilities is not None and dbn.kinds[j].is_by_level
+            mean[t, columns[j]] = (law.probabilities if by_level else law.mean).mean(axis=0)  # type: ignore[union-attr]
     sd, bounds = shown.std(axis=0), np.full((2, steps, shown.shape[2]), np.nan)
     for kind, here in zip(dbn.kinds, columns, strict=True):
         if kind.levels:

@@ -5,45 +5,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from feddbn.core.ancestral.marks import WORDS, Marks
 from feddbn.core.arrays import BoolArray, FloatArray
-from feddbn.errors import DataError, ParameterError
+from feddbn.errors import ParameterError
 from feddbn.model.dynamics import require_linear
 from feddbn.model.effects import shapes, signs, standardised_weights
 from feddbn.model.network import Network
 from feddbn.model.nodes import LINKS
-from feddbn.settings import is_number, whole
 from feddbn.shown import Shown
 
 if TYPE_CHECKING:
     import networkx as nx
-
-    from feddbn.model.dbn import DBN
 
 
 def lingam_arrays(dbn: Network) -> FloatArray:
     """(n_lags+1, d, d) as in ``VARLiNGAM.adjacency_matrices_``: entry [l, to, from]."""
     require_linear(dbn, "lingam's form", "dbn.to_json, or dbn.edges() for average slopes")
     return np.ascontiguousarray(dbn.adjacency_matrices.transpose(0, 2, 1))
-
-
-def network_of_lingam(made: type[DBN], matrices: ArrayLike, variables: Sequence[str] | None = None) -> DBN:
-    """Network of ``VARLiNGAM.adjacency_matrices_``, without intercept and noise."""
-    stack = np.asarray(matrices, dtype=np.float64)
-    if stack.ndim != 3 or stack.shape[0] < 1 or stack.shape[1] != stack.shape[2]:
-        raise ParameterError(
-            f"lingam's adjacency matrices must have shape (n_lags+1, d, d), got {stack.shape}."
-        )
-    stack = np.ascontiguousarray(stack.transpose(0, 2, 1))
-    return made(stack[0], stack[1:], variables, None, None)
 
 
 def tigramite_arrays(dbn: Network) -> tuple[NDArray[np.str_], FloatArray]:
@@ -66,28 +52,6 @@ def tigramite_arrays(dbn: Network) -> tuple[NDArray[np.str_], FloatArray]:
     values = np.array(stack.transpose(1, 2, 0))
     values[:, :, 0] += stack[0].T
     return graph, values
-
-
-def network_of_tigramite(
-    made: type[DBN], graph: Any, val_matrix: ArrayLike, variables: Sequence[str] | None = None
-) -> DBN:
-    """Network of a tigramite graph, of which every link must be directed ('-->' or, at lag 0, '<--'), with its values as
-    weights; without intercept and noise.
-    """
-    values = np.asarray(val_matrix, dtype=np.float64)
-    names = range(np.shape(graph)[0] if np.ndim(graph) else 0) if variables is None else variables
-    marks = AncestralGraph(graph, tuple(map(str, names))).marks
-    unknown = np.argwhere(~np.isin(marks, ["", "-->", "<--"]))
-    if len(unknown):
-        i, j, lag = unknown[0].tolist()
-        raise ParameterError(
-            f"graph[{i}, {j}] has the link {str(marks[i, j, lag])!r} at lag {lag}, but a weight needs a direction; choose "
-            "'-->' or '<--' for it, or leave it out."
-        )
-    if values.shape != marks.shape:
-        raise ParameterError(f"val_matrix must have the shape of graph, {marks.shape}, got {values.shape}.")
-    stack = np.ascontiguousarray(np.where(marks == "-->", values, 0.0).transpose(2, 0, 1))
-    return made(stack[0], stack[1:], variables, None, None)
 
 
 def edge_table(dbn: Network) -> pd.DataFrame:
@@ -124,44 +88,6 @@ def edge_table(dbn: Network) -> pd.DataFrame:
     return table
 
 
-def network_of_edges(
-    made: type[DBN], edges: pd.DataFrame, variables: Sequence[str] | None = None, n_lags: int | None = None
-) -> DBN:
-    """Network of a frame source, target, lag[, weight, oriented], without intercept and noise.
-
-    Without `variables` they are those that occur, in order of appearance; without `n_lags` the largest lag
-    is taken.
-    """
-    missing = [column for column in ("source", "target", "lag") if column not in edges.columns]
-    if missing:
-        raise DataError(
-            f"the edge list lacks the column {missing[0]!r}; it needs source, target, lag and weight."
-        )
-    rows = zip(edges["source"], edges["target"], edges["lag"], strict=True)
-    ends = [(str(s), str(t), _lag(lag)) for s, t, lag in rows]
-    occur = dict.fromkeys(name for *both, _ in ends for name in both)
-    names = tuple(occur if variables is None else variables)
-    p = max((lag for *_, lag in ends), default=0) if n_lags is None else int(n_lags)
-    weights = list(edges["weight"]) if "weight" in edges.columns else [1.0] * len(ends)
-    oriented = [_truth(v) for v in edges["oriented"]] if "oriented" in edges.columns else [True] * len(ends)
-    stack, place = np.zeros((p + 1, len(names), len(names))), {name: k for k, name in enumerate(names)}
-    for k, ((s, t, lag), weight) in enumerate(zip(ends, weights, strict=True)):
-        why = {
-            "names a variable that is not among the given ones": not {s, t} <= place.keys(),
-            f"is beyond n_lags={p}": lag > p,
-            "is listed twice": (s, t, lag) in ends[:k],
-            "has a weight that is not a finite number": not is_number(weight),
-        }
-        if any(why.values()):
-            raise DataError(
-                f"the edge {s} -> {t} at lag {lag} {next(text for text, is_so in why.items() if is_so)}."
-            )
-        stack[lag, place[s], place[t]] = float(weight)
-    told = zip(ends, weights, oriented, strict=True)
-    pairs = [(s, t) for (s, t, lag), weight, is_known in told if not is_known and lag == 0 and weight != 0]
-    return made(stack[0], stack[1:], names, None, None, pairs)
-
-
 def time_series_graph(dbn: Network) -> nx.DiGraph:
     """Graph with d (n_lags + 1) nodes; edges carry weight, lag and oriented, nodes of lag 0 intercept and
     noise_variance, where they are known.
@@ -188,20 +114,6 @@ def time_series_graph(dbn: Network) -> nx.DiGraph:
             oriented=bool(oriented[lag, i, j]),
         )
     return graph
-
-
-def _truth(value: object) -> bool:
-    """Whether an edge is oriented: a bool, a number, or the words of CSV."""
-    told = {"true": True, "1": True, "false": False, "0": False}.get(str(value).strip().lower())
-    if told is None:
-        raise DataError(f"oriented must be True or False for every edge, got {value!r}.")
-    return told
-
-
-def _lag(value: Any) -> int:
-    if not whole(0).holds(value) and not (is_number(value) and value >= 0 and int(value) == value):
-        raise DataError(f"a lag must be a whole number of at least 0, got {value!r}.")
-    return int(value)
 
 
 MEANINGS: Mapping[str, str] = {

@@ -88,7 +88,7 @@ class Network:
         nodes = check_nodes(nodes, len(A))
         if nodes:
             stands = weights_of(nodes, len(A))
-            told = [(W, stands.W), (A, stands.A)] if len(nodes) == d else [(0.0, 1.0)]
+            told: list[tuple[Any, Any]] = [(W, stands.W), (A, stands.A)] if len(nodes) == d else [(0, 1)]
             for given, own in zip((intercept, noise_variances), stands[2:], strict=True):
                 told += [(given, own)] if own is not None and given is not None and np.ndim(given) else []
             if not all(np.allclose(given, own) for given, own in told):
@@ -329,10 +329,9 @@ def rows_of(data: Rows, variables: tuple[str, ...], argument: str, kinds: Sequen
         if any(kind.levels for kind in kinds):
             data = _with_positions(data, variables, argument, kinds)
     try:
-        is_frame = isinstance(data, pd.DataFrame)
-        values = (
-            data.to_numpy(np.float64, na_value=np.nan) if is_frame else np.asarray(data, dtype=np.float64)
-        )
+        if isinstance(data, pd.DataFrame):
+            data = data.to_numpy(np.float64, na_value=np.nan)
+        values = np.asarray(data, dtype=np.float64)
     except (TypeError, ValueError):
         raise DataError(f"{argument} is not numeric; give a DataFrame or an array of numbers.") from None
     if values.ndim != 2 or values.shape[1] != len(variables):

@@ -68,7 +68,7 @@ def cycle(sites: Sites, strength: float, scale: FloatArray, rng: np.random.Gener
     phases = rng.uniform(0, 2 * np.pi, (len(sites), len(scale)))
 
     def change(rows: FloatArray, own: FloatArray) -> FloatArray:
-        return rows + own[0] * np.sin(2 * np.pi * np.arange(len(rows))[:, None] / PERIOD + own[1])
+        return np.asarray(rows + own[0] * np.sin(2 * np.pi * np.arange(len(rows))[:, None] / PERIOD + own[1]))
 
     return _with(sites, np.stack([sizes, phases], axis=1), change)
 
