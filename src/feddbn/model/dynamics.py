@@ -26,7 +26,7 @@ from feddbn.core.statistics.moments import correlations
 from feddbn.errors import CurvesWarning, DataError, ParameterError
 from feddbn.model.network import Network, RandomState, Rows, random_generator, segments_of
 from feddbn.model.nodes import known
-from feddbn.model.step import companion, impact, run
+from feddbn.model.step import LinearSteps, companion, impact, run
 from feddbn.settings import number, whole, word
 
 _BOUND = 1e100
@@ -417,13 +417,8 @@ def last_state(dbn: Network, rows: FloatArray) -> State:
 
 
 def _filtered(dbn: Network, rows: FloatArray) -> State:
-    p, d = dbn.n_lags, dbn.d
-    coefficients = reduced_coefficients(dbn)
-    F = companion(coefficients)
-    Q = np.zeros_like(F)
-    Q[:d, :d] = innovation_covariance(dbn)
-    constant = np.zeros(p * d)
-    constant[:d] = known(dbn.intercept, "intercept") @ impact(dbn.W)
+    p, d, going, free = dbn.n_lags, dbn.d, dbn.steps, np.full(dbn.d, np.nan)
+    assert isinstance(going, LinearSteps)
     begin = last_complete(np.asarray(~np.isnan(rows).any(axis=1)), p)
     if begin is None:
         try:
@@ -437,10 +432,10 @@ def _filtered(dbn: Network, rows: FloatArray) -> State:
         P, begin = lagged_covariance(dbn)[d:, d:], 0
     else:
         mean = rows[begin - p : begin][::-1].ravel()
-        P = np.zeros_like(F)
+        P = np.zeros((p * d, p * d))
     for row in rows[begin:]:
-        mean = mean @ F + constant
-        P = F.T @ P @ F + Q
+        now = going.step(mean.reshape(1, p, d)[:, ::-1], np.zeros((1, d)), free)
+        mean, P = np.concatenate([now[0], mean[:-d]]), going.spread(P, free)
         seen = np.flatnonzero(~np.isnan(row))
         if len(seen):
             gain = _gain(P, seen)
@@ -499,14 +494,11 @@ def _particles(dbn: Network, rows: FloatArray, n: int, rng: np.random.Generator)
     going, log_weights = dbn.steps, np.zeros(n)
     for row in rows[0 if begin is None else begin :]:
         x = going.step(past, going.shocks("gaussian", (n,), rng), row)
-        seen, rows_so_far = (
-            np.flatnonzero(~np.isnan(row)).tolist(),
-            np.concatenate([past, x[:, None]], axis=1),
-        )
+        seen = np.flatnonzero(~np.isnan(row)).tolist()
+        past = np.concatenate([past, x[:, None]], axis=1)
         # What has no noise has no density, and does not count.
-        lagged = rows_so_far[:, ::-1].reshape(n, -1)
-        log_weights += going.log_densities(lagged, seen).sum(axis=1)
-        past = rows_so_far[:, 1:]
+        log_weights += going.log_densities(past[:, ::-1].reshape(n, -1), seen).sum(axis=1)
+        past = past[:, 1:]
         if seen:
             log_weights, past = _resampled(log_weights, past, rng)
     return past

@@ -145,16 +145,6 @@ class Effect:
         middle, lower, upper = self._told(self._columns([after]), self._columns([before]), level)
         return middle[0], lower[0], upper[0]
 
-    def change_by(self, by: float, level: float = 0.95) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """(k,) mean change if the source is larger by `by` in every row than it is there, and its bounds."""
-        if self.cause.levels:
-            raise ParameterError(f"{self.source!r} has levels; use change(before, after) with two of them.")
-        moved = self.rows.copy()
-        moved[:, self.place] += by
-        one, other = (self.node.columns(rows, self.kinds)[None] for rows in (self.rows, moved))
-        middle, lower, upper = self._told(other, one, level)
-        return middle[0], lower[0], upper[0]
-
     def to_frame(self, n: int = 41, level: float = 0.95) -> pd.DataFrame:
         """Frame value, outcome, effect, lower, upper, inside: of every level of the source, or of n values.
 

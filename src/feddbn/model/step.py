@@ -335,15 +335,20 @@ class LinearSteps(Steps):
         return [law_of("continuous", np.zeros(1), expected[:, [j]], self.variances[j]) for j in chosen]
 
     def ahead(self, covariance: FloatArray, held: FloatArray) -> FloatArray:
-        """(steps, d) diagonals of ``P_t = F_t' P_{t-1} F_t + Q_t``."""
+        """(steps, d) diagonals of the covariances of what follows."""
         P, found = covariance, np.empty(held.shape)
         for t, row in enumerate(held):
-            now = self.surgery(row)
-            F = companion(now.coefficients)
-            P = F.T @ P @ F
-            P[: self.d, : self.d] += (now.B.T * (now.free * self.variances)) @ now.B
+            P = self.spread(P, row)
             found[t] = np.maximum(np.diag(P)[: self.d], 0.0)
         return found
+
+    def spread(self, P: FloatArray, held: FloatArray) -> FloatArray:
+        """(pd, pd) ``F' P F + Q``: the covariance of the last p rows, newest first, a time step after P."""
+        now, d = self.surgery(held), self.d
+        F = companion(now.coefficients)
+        P = F.T @ P @ F
+        P[:d, :d] += (now.B.T * (now.free * self.variances)) @ now.B
+        return P
 
     @property
     def log_jacobian(self) -> float:

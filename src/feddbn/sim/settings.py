@@ -67,7 +67,6 @@ class SimulationSettings:
     mean_degree: float = 4
     lag_degree: float = 1
     w_range: tuple[float, float] = (0.3, 0.5)
-    a_range: tuple[float, float] | None = None
     decay: float = 1.5
     heterogeneity: float | str = 0.0
     noise: str = "gaussian"
@@ -162,11 +161,6 @@ class SimulationSettings:
         """The kind of each variable; empty if none was asked for."""
         return kinds_asked(self.kinds, self.variable_names)
 
-    @property
-    def lag_range(self) -> tuple[float, float]:
-        """The weight range of lag 1."""
-        return self.w_range if self.a_range is None else self.a_range
-
 
 def split_evenly(total: int, n_parts: int) -> tuple[int, ...]:
     """`n_parts` sizes that differ by at most one and add up to `total`; the larger ones first."""
@@ -182,14 +176,12 @@ def _is_range(value: Any) -> bool:
     return 0 < low <= high < math.inf
 
 
-_RANGE = Rule(_is_range, ("two sizes 0 < low <= high",))
 _RULES: Mapping[str, Rule] = {
     **dict.fromkeys(("d", "n_sites", "n_samples", "n_recordings"), whole(1)),
     **dict.fromkeys(("n_lags", "burn_in", "n_latent"), whole(0)),
     **dict.fromkeys(("mean_degree", "lag_degree"), number(0.0)),
     "decay": number(1.0),
-    "w_range": _RANGE,
-    "a_range": _RANGE | nothing(),
+    "w_range": Rule(_is_range, ("two sizes 0 < low <= high",)),
     "noise": word(*NOISE_FAMILIES),
     "heterogeneity": number(0, most=1) | word("independent"),
     "effects": word(*EFFECTS),

@@ -98,7 +98,6 @@ def simulate(
     mean_degree: float = 4,
     lag_degree: float = 1,
     w_range: tuple[float, float] = (0.3, 0.5),
-    a_range: tuple[float, float] | None = None,
     decay: float = 1.5,
     heterogeneity: float | str = 0.0,
     noise: str = "gaussian",
@@ -132,8 +131,8 @@ def simulate(
         (at most the ``d (d-1) / 2`` an acyclic graph can hold).
     lag_degree
         Mean number of edges that leave a variable in each A_l; an edge from a variable to itself is allowed.
-    w_range, a_range
-        Smallest and largest absolute weight in W and in A_1 (default: as W); signs are drawn.
+    w_range
+        Smallest and largest absolute weight in W and in A_1; signs are drawn.
     decay
         Weights at lag l are ``decay**(l-1)`` times smaller.
     heterogeneity

@@ -163,7 +163,7 @@ def _lag_weights(
     mask: BoolArray, lag_index: int, settings: SimulationSettings, rng: np.random.Generator
 ) -> FloatArray:
     # [fdbnl] supplement, "Assigning Weights": alpha = 1 / eta^(l-1) for lag l.
-    return draw_weights(mask, settings.lag_range, rng, scale=settings.decay**-lag_index)
+    return draw_weights(mask, settings.w_range, rng, scale=settings.decay**-lag_index)
 
 
 def _swap(

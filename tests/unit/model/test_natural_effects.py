@@ -31,7 +31,7 @@ def rows(dbn) -> pd.DataFrame:
 
 def test_a_probability_against_its_cause(dbn, rows):
     found = dbn.effect("temp", "alarm", 1, rows)
-    x, visits = rows["temp"].to_numpy()[:-1], np.log1p(rows["visits"].to_numpy()[:-1])
+    visits = np.log1p(rows["visits"].to_numpy()[:-1])
     p = logistic(-0.8 + 0.9 * 1.3 - 0.4 * visits)
     assert found.at([1.3])[0, 0] == pytest.approx(p.mean(), rel=1e-10)
     # The delta method by hand.
@@ -41,8 +41,6 @@ def test_a_probability_against_its_cause(dbn, rows):
     lower, upper = found.band([1.3])
     assert lower[0, 0] == pytest.approx(p.mean() - Z * error, rel=1e-6)
     assert upper[0, 0] == pytest.approx(p.mean() + Z * error, rel=1e-6)
-    moved = logistic(-0.8 + 0.9 * (x + 1) - 0.4 * visits) - logistic(-0.8 + 0.9 * x - 0.4 * visits)
-    assert found.change_by(1.0)[0][0] == pytest.approx(moved.mean(), rel=1e-10)
 
 
 def test_a_rate_from_level_to_level(dbn, rows):
@@ -57,7 +55,7 @@ def test_a_rate_from_level_to_level(dbn, rows):
 
 
 def test_changes_of_linear_targets_are_coefficients(dbn, rows):
-    assert dbn.effect("temp", "temp", 1, rows).change_by(1.0)[0] == pytest.approx(0.5)
+    assert dbn.effect("temp", "temp", 1, rows).change(0.0, 1.0)[0] == pytest.approx(0.5)
     ward = dbn.effect("ward", "temp", 1, rows)
     assert [ward.change("north", level)[0][0] for level in ("south", "west")] == pytest.approx([0.6, -0.7])
     pain = dbn.effect("pain", "ward", 0, rows)
