@@ -358,7 +358,7 @@ def shapes(dbn: Network) -> NDArray[np.object_]:
     return found
 
 
-def standardised_weights(dbn: Network, sd: ArrayLike | None = None) -> FloatArray:
+def standardised_weights(dbn: Network) -> FloatArray:
     """(p+1, d, d) ``weight * sd_from / sd_to``, W first; of effects that are not straight the standard deviation of what they
     add over ``sd_to``, negative where they fall.
 
@@ -367,21 +367,9 @@ def standardised_weights(dbn: Network, sd: ArrayLike | None = None) -> FloatArra
     variance of a logistic number), ``log(1 + 1/mean + dispersion)`` (counts: the variance of the log of a number with their
     mean and variance). Spreads are those of rows that the network visits by itself; where it has no usual level, those of the
     noise.
-
-    Parameters
-    ----------
-    dbn
-        The network.
-    sd
-        (d,) standard deviations, for example of the rows it was learned from; those that it implies if None.
     """
-    scale = None if sd is None else np.asarray(sd, dtype=np.float64)
-    if scale is not None and not (scale.shape == (dbn.d,) and np.isfinite(scale).all() and (scale > 0).all()):
-        raise ParameterError(f"sd must be {dbn.d} positive numbers, one for each variable, got {sd!r}.")
-    if dbn.has_kinds and sd is not None:
-        raise ParameterError("sd has no meaning for variables of other kinds; leave it out.")
     with np.errstate(over="ignore", under="ignore"):
-        scale = standard_deviations(dbn) if scale is None else scale
+        scale = standard_deviations(dbn)
         # No weight stays none, also where the ratio of two scales overflows.
         weights = dbn.adjacency_matrices
         straight = np.multiply(

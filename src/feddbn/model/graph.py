@@ -36,7 +36,7 @@ def tigramite_arrays(dbn: Network) -> tuple[NDArray[np.str_], FloatArray]:
     """(graph, val_matrix), both (d, d, n_lags+1), entry [from, to, lag].
 
     At lag 0 tigramite wants both halves: ``graph[i, j, 0] = '-->'`` with ``graph[j, i, 0] = '<--'`` and a
-    symmetric val_matrix, so each edge of W appears twice and `network_of_tigramite` reads the direction off
+    symmetric val_matrix, so each edge of W appears twice and `DBN.from_tigramite` reads the direction off
     the graph. An edge whose direction is open is ``'o-o'`` in both halves.
     """
     require_linear(dbn, "tigramite's form", "dbn.to_json, or dbn.edges() for average slopes")

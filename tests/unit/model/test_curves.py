@@ -76,7 +76,8 @@ def test_the_size_of_an_effect_is_its_standard_deviation_over_a_normal_source() 
     dbn = curved(W, np.zeros((0, 2, 2)), None, [3.0, 0.0], [4.0, 1.0], [make_curve(0, 1, 0, 3.0, 2.0, b)])
     # The functions are uncorrelated with the value and with each other, with variance 1.
     size = -np.sqrt((0.7 * 2.0) ** 2 + np.sum(np.square(b)))
-    assert dbn.standardised_weights(np.array([2.0, 4.0]))[0, 0, 1] == pytest.approx(size / 4.0, rel=0.03)
+    # The noise of the target has variance 1.
+    assert dbn.standardised_weights()[0, 0, 1] == pytest.approx(size / np.sqrt(size**2 + 1), rel=0.03)
 
 
 def test_the_whole_effect_is_line_and_curve_and_zero_at_the_origin(curved_dbn: CurvedDBN) -> None:

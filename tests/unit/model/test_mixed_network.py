@@ -82,34 +82,6 @@ def test_what_does_not_belong_together_is_refused(dbn):
         DBN.from_nodes([make_node(b, ((0, 0),), 0.0, (effect((1.0,)),))])
 
 
-def test_normal_distributions_are_a_linear_network():
-    rng = np.random.default_rng(0)
-    W, A = np.zeros((3, 3)), 0.3 * rng.normal(size=(1, 3, 3))
-    W[0, 1], W[1, 2] = 0.8, -0.5
-    linear = DBN(W, A, None, [0.3, -1.0, 2.0], [0.5, 1.0, 2.0])
-    nodes = []
-    for j in range(3):
-        parents = [(i, 0) for i in range(3) if W[i, j]] + [(i, 1) for i in range(3)]
-        effects = tuple(effect((A[0, i, j] if lag else W[i, j],)) for i, lag in parents)
-        nodes.append(
-            make_node(Kind(), tuple(parents), linear.intercept[j], effects, linear.noise_variances[j])
-        )
-    dbn = DBN.from_nodes(nodes)
-    assert np.array_equal(dbn.W, W)
-    assert np.array_equal(dbn.A, A)
-    assert np.array_equal(dbn.noise_variances, linear.noise_variances)
-    data = linear.simulate(60, 0)
-    assert dbn.log_likelihood(data) == pytest.approx(linear.log_likelihood(data), rel=1e-12)
-    np.testing.assert_allclose(dbn.quantile_residuals(data), linear.quantile_residuals(data), rtol=1e-9)
-    ours, theirs = dbn.forecast(data, 3, 0.9, random_state=0, n_paths=4000), linear.forecast(data, 3, 0.9)
-    assert np.abs((ours.mean - theirs.mean) / theirs.sd).to_numpy().max() < 0.07
-    np.testing.assert_allclose(ours.sd, theirs.sd, rtol=0.06)
-    assert np.abs((ours.lower - theirs.lower) / theirs.sd).to_numpy().max() < 0.15
-    np.testing.assert_allclose(
-        dbn.stationary_covariance(), linear.stationary_covariance(), rtol=0.2, atol=0.1
-    )
-
-
 def test_forecasts_are_those_of_the_markov_chain(chain):
     history = pd.DataFrame({"a": [0.0, 1.0], "b": [1.0, 0.0]})
     ahead = chain.forecast(history, 4, 0.9, random_state=0, n_paths=8000)

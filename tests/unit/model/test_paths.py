@@ -185,16 +185,6 @@ def test_zero_curves_give_what_the_exact_filter_gives(
     np.testing.assert_allclose(ours.sd, exact.sd, rtol=0.05)
 
 
-@pytest.mark.slow
-def test_no_complete_row_anywhere_starts_where_the_process_usually_is(curved_dbn: CurvedDBN) -> None:
-    dbn = curved_dbn(zero=True)
-    line = DBN(dbn.W, dbn.A, dbn.variables, dbn.intercept, dbn.noise_variances)
-    history = line.simulate(30, random_state=2).to_numpy().copy()
-    history[::2, 0] = history[1::2, 3] = np.nan
-    ours, exact = dbn.forecast(history, 3, random_state=0, n_paths=20_000), line.forecast(history, 3)
-    assert np.all(np.abs(ours.mean - exact.mean) < 4.5 * exact.sd / np.sqrt(2000))
-
-
 def test_a_cause_is_inferred_from_its_curved_effect_as_by_integration() -> None:
     A = np.diag([0.5, 0.0])[None]
     hill = make_curve(0, 1, 0, 0.0, 1.0, (1.0,), "quadratic")
