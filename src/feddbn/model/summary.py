@@ -111,13 +111,14 @@ class Summary(Shown):
 
     def position(self, variable: str | int, lag: int = 0) -> int:
         """Column of a variable (name or position) at a lag."""
-        nodes: list[tuple[str | int, int]] = [*self.nodes, *((k, lag) for k in range(self.d))]
-        if not isinstance(lag, int) or not 0 <= lag <= self.n_lags or (variable, lag) not in nodes:
+        is_name = isinstance(variable, str) and variable in self.variables
+        k = self.variables.index(str(variable)) if is_name else variable
+        if k not in range(self.d) or lag not in range(self.n_lags + 1):
             raise ParameterError(
                 f"({variable!r}, lag {lag}) is not in this summary; it has {', '.join(self.variables)} at lags 0 to "
                 f"{self.n_lags}."
             )
-        return lag * self.d + (variable if isinstance(variable, int) else self.variables.index(variable))
+        return int(lag) * self.d + int(k)
 
     def partial_correlation(self, x: Node, y: Node, given: Sequence[Node] = ()) -> float:
         """Correlation of two nodes given others, as of the pooled rows."""
