@@ -40,7 +40,7 @@ def test_version_is_the_package_version(run):
             ("--corruption", "offsets", "--corruption", "missing=0.3", "--corruption", "two-rates=3"),
             partial(simulate, corruptions={"two-rates": 3, "offsets": 3.0, "missing": 0.3}),
         ),
-        (("--effects", "gp", "--interactions", 2), partial(simulate, effects="gp", interactions=2)),
+        (("--effects", "gp"), partial(simulate, effects="gp")),
     ],
 )
 def test_simulate_writes_exactly_what_the_library_draws(run, tmp_path, options, expected):

@@ -90,7 +90,7 @@ def test_effects_of_a_pair_and_of_one_variable_on_all(run, result, tmp_path):
     out = tmp_path / "all.csv"
     succeed(run("effects", result, source, "-o", out))
     table = pd.read_csv(out).set_index("target")
-    total = dbn.total_effects(10)[:, i, j] * np.sqrt(dbn.stationary_covariance()[i, i])
+    total = dbn.impulse_responses(10)[:, i, j] * np.sqrt(dbn.stationary_covariance()[i, i])
     assert table.loc[target, "cumulative"] == pytest.approx(total.sum())
     assert table.loc[target, "largest"] == pytest.approx(total[np.abs(total).argmax()])
     assert source not in table.index

@@ -425,10 +425,6 @@ def effects(
         typer.Argument(help="The affected variable; all variables if left out.", show_default=False),
     ] = None,
     horizon: Annotated[int, typer.Option(help="Number of time steps after the change.")] = 10,
-    through: Annotated[
-        str | None,
-        typer.Option(help="Mediators, separated by commas: only paths through them count as mediated."),
-    ] = None,
     at: Annotated[
         str | None,
         typer.Option(
@@ -446,7 +442,7 @@ def effects(
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Also write the table as CSV.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Show the total, direct and mediated effect on TARGET of raising SOURCE for one time step.
+    """Show the effect on TARGET, along all paths, of raising SOURCE for one time step.
 
     Without a TARGET: the largest effect on every variable, its time step, and the sum over all time steps. In networks with
     curves, counts or categories the effect depends on the value (--at, --by) and is simulated with fixed random numbers.
@@ -458,8 +454,7 @@ def effects(
     if target is None:
         table = _on_all(dbn, source, horizon, begin, step)
     else:
-        mediators = parse_variables(through)
-        table = dbn.effects(source, target, horizon, mediators, at=begin, by=step, random_state=0)
+        table = dbn.effects(source, target, horizon, at=begin, by=step, random_state=0)
     if out is not None:
         write_csv(table, out)
     if as_json:

@@ -539,7 +539,7 @@ def _usual_values(x: np.ndarray, levels: tuple[str, ...]) -> str:
 
 
 def coefficient_table(dbn: DBN) -> Table | None:
-    """Every coefficient with its interval and meaning, by target; None without variables of other kinds."""
+    """Every coefficient with its interval and scale, by target; None without variables of other kinds."""
     if not dbn.has_kinds:
         return None
     rows = []
@@ -547,8 +547,8 @@ def coefficient_table(dbn: DBN) -> Table | None:
         ends = (_named(row[end], row[f"{end}_level"]) for end in ("source", "target"))
         interval = "–" if pd.isna(row["lower"]) else f"{row['lower']:.3g} to {row['upper']:.3g}"
         ratio = "–" if pd.isna(row["ratio"]) else f"{row['ratio']:.3g}"
-        rows.append((*ends, int(row["lag"]), f"{row['coefficient']:.3g}", ratio, interval, row["meaning"]))
-    heads = ("Cause", "Effect", "Lag", "Coefficient", "Ratio", "95% interval", "Meaning of the coefficient")
+        rows.append((*ends, int(row["lag"]), f"{row['coefficient']:.3g}", ratio, interval, row["scale"]))
+    heads = ("Cause", "Effect", "Lag", "Coefficient", "Ratio", "95% interval", "Change of")
     return Table(heads, rows, range(2, 5))
 
 
