@@ -17,10 +17,10 @@ from feddbn.core.statistics.moments import Moments
 from feddbn.core.threads import one_thread
 from feddbn.errors import DataError, ParameterError
 from feddbn.findings import Finding
+from feddbn.interop.summary import Summary
 from feddbn.methods.summary import SummaryEstimator, SummarySettings
 from feddbn.model.dbn import DBN
 from feddbn.model.graph import AncestralGraph
-from feddbn.model.summary import Summary
 from feddbn.settings import nothing, number, setting, takes, whole
 
 __all__ = ["LatentDBN", "LatentSettings"]

@@ -240,10 +240,6 @@ class Steps:
         """(n, d) residuals of rows with their past that are standard normal if the network holds."""
         return np.stack([law.to_normal(rows[:, j], rng) for j, law in enumerate(self.laws(rows))], axis=1)
 
-    def shocks_of(self, rows: FloatArray, rng: np.random.Generator) -> FloatArray:
-        """(n, d) the shocks that rows with their past stand for."""
-        return self.residuals(rows) if self.is_additive else self.normal_residuals(rows, rng) * self.sd
-
     def ahead(self, covariance: FloatArray, held: FloatArray) -> FloatArray | None:
         """(steps, d) exact variances of what follows a state with this (pd, pd) covariance, newest row first, `held` as in
         `run`; None: paths tell.

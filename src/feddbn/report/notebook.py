@@ -23,12 +23,12 @@ from feddbn.analysis.comparison import Comparison
 from feddbn.analysis.confidence import ConfidenceTable
 from feddbn.core.penalised.optimum import Certificate
 from feddbn.findings import LEVELS, Finding, Findings
+from feddbn.interop.summary import Summary
 from feddbn.methods.base import FederatedEstimator
 from feddbn.methods.selection import Selection
 from feddbn.model.dbn import DBN
 from feddbn.model.forecast import Forecast
 from feddbn.model.graph import MEANINGS, AncestralGraph
-from feddbn.model.summary import Summary
 from feddbn.report.graph_plots import MOST_DRAWN, graph_svg, mark_svg
 from feddbn.report.page import summary_sentence, template
 from feddbn.report.record import ReportRecord, read_record
