@@ -1,4 +1,4 @@
-"""The recording that a forecast goes on from: its last rows, its mean, and the times that come next."""
+"""The recording that a forecast goes on from: its last rows, and the times that come next."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class History:
     ----------
     rows
         (n, d) rows after its last gap, NaN where a cell is missing.
-    mean, n_rows
-        Mean of the present cells, and number of rows that have some.
+    n_rows
+        Number of rows that have a value.
     values, steps
         (m, d) all rows of the recording, also those before gaps, and their (m,) times in rows since the first.
     end
@@ -46,7 +46,6 @@ class History:
     """
 
     rows: FloatArray
-    mean: FloatArray
     n_rows: int
     n_empty: int
     values: FloatArray
@@ -56,19 +55,12 @@ class History:
     clock: Clock | None = None
     remarks: tuple[Finding, ...] = ()
 
-    def frame(self, variables: Sequence[str]) -> pd.DataFrame:
-        """Return all rows, one for every time step, with their times as index, or counted from 0 if they have none."""
-        rows = np.full((self.end + 1, len(variables)), np.nan)
-        rows[self.steps.astype(int)] = self.values
-        times = self.times(len(rows), -self.end)
-        return pd.DataFrame(rows, None if times is None else pd.Index(times), list(variables))
-
-    def times(self, steps: int, first: int = 1) -> list[Any] | None:
-        """Return the times of `steps` time steps from the first after the last row on, or None if they are not known."""
+    def times(self, steps: int) -> list[Any] | None:
+        """Return the times of the next `steps` time steps, or None if they are not known."""
         clock = self.clock
         if self.last is None or clock is None or clock.step is None:
             return None
-        ahead = [k * clock.step for k in range(first, first + steps)]
+        ahead = [k * clock.step for k in range(1, steps + 1)]
         if clock.unit == "number":
             times = [round(self.last + k, 9) for k in ahead]
             return [int(one) if one == int(one) else one for one in times]
@@ -106,13 +98,13 @@ def read_history(
         n = sum(len(list(one.recordings())) for one in sites.values())
         raise DataError(f"{where} holds {n} recordings; {_CHOOSE}.")
     (own,), (recording,) = site.recordings(), MappedSite(site, cell_maps).recordings()
-    rows, mean, n_rows, end = _end(recording, len(variables), where)
+    rows, n_rows, end = _end(recording, where)
     values, at = all_rows(recording)
     # Reading cuts empty rows at the end, but time has gone on.
     n_empty = own.end - end
     rows = np.concatenate([rows, np.full((n_empty, len(variables)), np.nan)])
     last = own.last if site.clock is not None and site.clock.step is not None else None
-    return History(rows, mean, n_rows, n_empty, values, at, own.end, last, site.clock, site.findings)
+    return History(rows, n_rows, n_empty, values, at, own.end, last, site.clock, site.findings)
 
 
 _CHOOSE = f"give the rows of one recording, or say which with {Given('series', 'COLUMN=NAME')}"
@@ -138,16 +130,14 @@ def _of_series(source: Any, layout: Layout, series: str | None) -> Any:
     return frame[texts == name].drop(columns=column).reset_index(drop=True)
 
 
-def _end(recording: Recording, d: int, where: str) -> tuple[FloatArray, FloatArray, int, int]:
-    """Return the rows after the last gap, the mean and number of all rows, and at which time step the last of them is."""
+def _end(recording: Recording, where: str) -> tuple[FloatArray, int, int]:
+    """Return the rows after the last gap, the number of all that have a value, and at which time step the last of them is."""
     pieces: list[FloatArray] = []
-    total, count, n_rows, end = np.zeros(d), np.zeros(d), 0, -1
+    n_rows, end = 0, -1
     for block in recording.blocks():
-        is_there = ~np.isnan(block.values)
-        total, count = total + np.nansum(block.values, axis=0), count + is_there.sum(axis=0)
-        n_rows += int(is_there.any(axis=1).sum())
+        n_rows += int((~np.isnan(block.values)).any(axis=1).sum())
         pieces = [block.values] if block.starts_segment else [*pieces, block.values]
         end = (end + 1 if block.time is None else block.time) + len(block.values) - 1
     if not n_rows:
         raise DataError(f"{where} has no usable row; a forecast goes on from its last ones.")
-    return np.concatenate(pieces), total / np.maximum(count, 1), n_rows, end
+    return np.concatenate(pieces), n_rows, end

@@ -70,14 +70,8 @@ def simulate(
     n_recordings: Annotated[int, typer.Option(help="Recordings per site.")] = 1,
     effects: Annotated[
         str,
-        typer.Option(
-            help="Shape of the effects: linear, gp, spline, sigmoid, threshold, quadratic or mixed."
-        ),
+        typer.Option(help="Shape of the effects: linear, or gp, random smooth functions."),
     ] = "linear",
-    interactions: Annotated[
-        float,
-        typer.Option(help="Number of products of two lagged causes; below 1, number per lagged edge."),
-    ] = 0,
     kinds: Annotated[
         list[str] | None,
         typer.Option(

@@ -305,7 +305,8 @@ class Layout(Settings):
                 f"{side} has {quoted(own)}" for side, own in zip((where, other), sides, strict=True) if own
             )
             raise DataError(
-                f"{where} and {other} have different variables: {said} alone; choose common ones with {Given('variables')}."
+                f"{where} and {other} have different variables: {said} alone; choose common ones with {Given('variables')}, "
+                "or add an empty column for what a site does not record."
             )
 
 

@@ -64,7 +64,6 @@ def read_sites(
     *,
     layout: Layout | None = None,
     place: Path | None = None,
-    same_variables: bool = True,
     **columns: Any,
 ) -> dict[str, SiteData]:
     """Return site name -> its recordings, with the same variables in the same order everywhere.
@@ -89,8 +88,6 @@ def read_sites(
         Which columns are what, and how times are read: a `feddbn.Layout`, or its fields by name (``site="ward"``).
     place
         A folder for the rows of large tables; by default that of temporary files.
-    same_variables
-        False leaves every site with the variables it has.
 
     Examples
     --------
@@ -106,7 +103,7 @@ def read_sites(
             raise site.refused
     if found.refused is not None:
         raise found.refused
-    return aligned(found.sites, found.layout, same_variables)
+    return aligned(found.sites, found.layout)
 
 
 def read_all(data: Any, layout: Layout, place: Path | None = None) -> Read:
@@ -241,16 +238,14 @@ def _of_two_steps(sites: Mapping[str, SiteData]) -> DataError | None:
     return None
 
 
-def aligned(
-    sites: Mapping[str, SiteData], layout: Layout, same_variables: bool = True
-) -> dict[str, SiteData]:
-    """Return the sites with the same variables in the same order, or with those that each has."""
+def aligned(sites: Mapping[str, SiteData], layout: Layout) -> dict[str, SiteData]:
+    """Return the sites with the same variables in the same order."""
     read_kinds(layout.kinds, tuple(dict.fromkeys(name for one in sites.values() for name in one.variables)))
     layout, found = replace(layout, sources=None), dict[str, SiteData]()
     first = next(iter(sites))
     for name, site in sites.items():
         own = tuple(site.variables)
-        reference = tuple(layout.variables or (sites[first].variables if same_variables else own))
+        reference = tuple(layout.variables or sites[first].variables)
         if layout.variables is not None:
             layout.choose_variables(own, f"site {name!r}")
         else:

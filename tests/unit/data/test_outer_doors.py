@@ -158,7 +158,6 @@ def test_what_goes_on_from_the_ends_of_months_stays_there(freq: str, last: str) 
     index = pd.date_range(end=last, periods=40, freq=freq)
     past = history.read_history(table(40).set_index(index), ("x", "y"))
     assert past.times(3) == pd.date_range(last, periods=4, freq=freq)[1:].tolist()
-    assert past.frame(("x", "y")).index.tolist() == index.tolist()
 
 
 def test_a_file_without_rows_and_one_without_names_are_said_to_be(tmp_path: Path) -> None:

@@ -134,10 +134,6 @@ def study_checks(settings: SiteSettings, policy: SitePolicy, data: SiteData) -> 
     def transformations(study: Study) -> None:
         policy.check_transformations(scope_of(study, settings.max_lags).transformations)
 
-    def entries(study: Study) -> None:
-        if study.some_variables_may_be_missing:
-            policy.check_entries(study.sites_per_entry)
-
     def units(study: Study) -> None:
         differ = unit_differences(study, settings.units)
         if differ:
@@ -175,7 +171,7 @@ def study_checks(settings: SiteSettings, policy: SitePolicy, data: SiteData) -> 
             )
 
     def kinds(study: Study) -> None:
-        differ = kind_differences(study, settings.name, settings.layout.kinds)
+        differ = kind_differences(study, settings.layout.kinds)
         if differ:
             raise SiteRefused(
                 f"the study {study.name!r} and this site mean other kinds or levels ({'; '.join(differ)}); make `kinds` "
@@ -215,7 +211,6 @@ def study_checks(settings: SiteSettings, policy: SitePolicy, data: SiteData) -> 
         lambda study: policy.check_variables(study.variables),
         transformations,
         lambda study: check_tasks(policy, study),
-        entries,
         units,
         step,
         kinds,

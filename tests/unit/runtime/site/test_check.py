@@ -296,7 +296,6 @@ def test_a_task_that_may_be_asked_for_is_told(tmp_path):
         ("fdbnl", {"check_residuals": False}, False),
         ("fdbnl", {"prepare": dict(AS_THEY_ARE)}, False),
         ("fdbnl", {"prepare": {**AS_THEY_ARE, "period": [12.0]}}, True),
-        ("pfdbnl", {"different_variables": True}, False),
         ("oneshot", {"prepare": dict(AS_THEY_ARE)}, True),
     ],
 )

@@ -107,16 +107,6 @@ def test_names_of_levels_must_be_declared_by_the_site_too(tmp_path):
     assert refused(settings, study({"ward": {"ordinal": 3}}, variables=["ward", "pulse"])) == ""
 
 
-def test_a_variable_that_a_site_does_not_hold_needs_no_levels(tmp_path):
-    settings = settings_of(tmp_path, "")
-    kinds, names = {"shift": ["day", "night"]}, ["pulse", "visits", "shift"]
-    assert "shift" in refused(settings, study(kinds, variables=names))
-    partly = {"variables": names, "some_variables_may_be_missing": True}
-    assert refused(settings, study(kinds, **partly)) == ""
-    assert refused(settings, study(kinds, held_by={"shift": ["south"]}, **partly)) == ""
-    assert "shift" in refused(settings, study(kinds, held_by={"shift": ["north"]}, **partly))
-
-
 def test_site_check_tells_values_that_a_study_cannot_mean(tmp_path):
     settings_of(tmp_path, 'variables = ["pulse", "visits"]')
     found = check_settings(
