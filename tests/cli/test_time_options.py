@@ -88,4 +88,3 @@ def test_missing_cells_at_the_end_do_not_move_the_first_step(run, model, stored,
         told = run("forecast", stored, tmp_path / "h.csv", "--steps", 1, "--json")
         rows = json.loads(told.stdout)["forecast"]
         np.testing.assert_allclose([row["mean"] for row in rows], expected, atol=1e-10)
-        assert "--time t" in told.stderr

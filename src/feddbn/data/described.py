@@ -44,8 +44,8 @@ def left_out(folder: Path) -> list[str]:
 def layouts(data: Any, layout: Layout) -> list[Layout]:
     """Return how data are read: one layout, or one for each file of a folder that describes data."""
     is_folder = isinstance(data, (str, PathLike)) and Path(data).is_dir()
-    found = [described(one, layout)[1] for one in (descriptions(Path(data)) if is_folder else [data])]
-    return found or [layout]
+    told = descriptions(Path(data)) if is_folder else [data]
+    return [described(one, layout)[1] for one in told] or [layout]
 
 
 def described(value: Any, layout: Layout) -> tuple[Any, Layout]:

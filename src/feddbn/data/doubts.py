@@ -19,14 +19,7 @@ from feddbn.findings import Finding, Findings, Level
 
 __all__ = ["certain_doubts", "doubts"]
 
-_CERTAIN = (
-    "undeclared-time",
-    "shuffled-time",
-    "glued",
-    "sentinel",
-    "empty-column",
-    "constant",
-)
+_CERTAIN = ("undeclared-time", "shuffled-time", "glued", "sentinel", "empty-column", "constant")
 _NEAR_EMPTY = 0.25
 _CODES = (-9.0, -99.0, -999.0, -9999.0, -99999.0, -1.0, 99.0, 999.0, 9999.0, 99999.0, -32768.0, 32767.0)
 

@@ -129,7 +129,8 @@ class _Reader:
     def read(self, data: Any, name: str, is_one: bool) -> dict[str, Collected | SiteData]:
         """Return the sites, whose readings are yet to be made rows; `is_one` says that a folder is one site, not several."""
         is_folder = isinstance(data, (str, PathLike)) and Path(data).is_dir()
-        is_table = isinstance(data, Mapping) and not is_labelled(data)
+        # Some sparse arrays are dicts.
+        is_table = isinstance(data, Mapping) and not is_labelled(data) and not hasattr(data, "toarray")
         site = self.layout.site
         if not is_table and not (is_folder and (site is not None or not is_one)):
             return {name: self._site(name, data)} if site is None else self._long(data)
@@ -139,10 +140,10 @@ class _Reader:
                 "name the sites."
             )
         several: Mapping[Any, Any] = data if is_table else _in_folder(Path(data))
-        names = [str(one) for one in several]
-        if len(set(names)) < len(names):
+        named = {str(one): value for one, value in several.items()}
+        if len(named) < len(several):
             raise DataError("data has two sites of the same name; site names are compared as text.")
-        return {str(one): self._site(str(one), value) for one, value in several.items()}
+        return {one: self._site(one, value) for one, value in named.items()}
 
     def _site(self, name: str, value: Any) -> Collected | SiteData:
         value, layout = described(value, self.layout)
@@ -157,7 +158,8 @@ class _Reader:
             is_list = isinstance(value, (list, tuple))
             tables = [table_of(one, layout, where) for one in value] if is_list else [value]
             if not tables or not all(isinstance(one, Table) for one in tables):
-                what = f"is of type {type(value).__name__}" if tables else "has no recording"
+                what = "is sparse" if hasattr(value, "toarray") else f"is of type {type(value).__name__}"
+                what = what if tables else "has no recording"
                 raise DataError(
                     f"{where} {what}; give a DataFrame, a two-dimensional array, a list of them, or a path to {ENDINGS}."
                 )

@@ -361,15 +361,15 @@ def _text_errors(where: str, encoding: str) -> Iterator[None]:
     except FileError as error:
         said, code = str(error)[:-1], error.code
         if "No columns to parse" in said:
-            said, code = (
-                f"{where} is empty; write a line with the names of columns, and rows below it",
-                "empty",
-            )
+            said = f"{where} is empty; write a line with the names of columns, and rows below it"
+            code = "empty"
         elif code == "not-text":
             said = f"{where} is not {encoding} text; say what it is, often {Given('encoding', 'latin-1')}"
         elif "saw" in said:
             said += f": a line has more cells than there are columns; say what separates columns with {Given('separator')}, "
             said += f"and what begins decimals with {Given('decimal')}"
+        else:
+            raise
         raise FileError(f"{said}.", code=code) from None
 
 
