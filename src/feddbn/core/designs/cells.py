@@ -436,7 +436,7 @@ class BoundedSite(SiteView):
             near = np.clip(rest, -STRAIGHT * scales[0], STRAIGHT * scales[0])
             cuts = np.flatnonzero(np.diff(number)) + 1
             parts = np.split(near, cuts)
-            periods = _own_cycles(map(without_slow_part, parts))
+            periods, _ = _own_cycles(map(without_slow_part, parts))
         if periods:
             waves = np.zeros((len(found), 2 * len(periods), d))
             turns = _turns(place.astype(np.float64), periods)
@@ -475,10 +475,13 @@ def _turns(places: FloatArray, periods: tuple[float, ...]) -> FloatArray:
     return np.concatenate([np.cos(angles), np.sin(angles)], axis=1)
 
 
+_MOST_PROFILED = 1 << 21
+
+
 def site_profile(
     data: SiteData, n_lags: int, columns: Sequence[int] | None = None
 ) -> tuple[FloatArray, float] | None:
-    """What a site is compared by (`survey.lagged_profile`), from all of its recordings.
+    """What a site is compared by (`survey.lagged_profile`), from all of its recordings; of very many rows from some pieces.
 
     `columns` are the variables to compare; what the others, known inputs, do to them is taken off first.
     """
@@ -491,17 +494,20 @@ def site_profile(
             for values in pieces(recording.blocks()):
                 yield _without_inputs(without_slow_part(values, periods), chosen, inputs)
 
-    return lagged_profile(parts(_own_cycles(parts(()))), len(chosen), n_lags)
+    periods, n_rows = _own_cycles(parts(()))
+    # Pieces evenly over all rows, so many that they can be held at once.
+    spread = itertools.islice(parts(periods), 0, None, max(1, n_rows * d // _MOST_PROFILED))
+    return lagged_profile(spread, len(chosen), n_lags)
 
 
-def _own_cycles(parts: Iterable[FloatArray]) -> tuple[float, ...]:
-    """Periods of the cycles of a site: with a size and phase of its own these would hide how its variables go together."""
+def _own_cycles(parts: Iterable[FloatArray]) -> tuple[tuple[float, ...], int]:
+    """Periods of the cycles of a site, whose own sizes and phases would hide how its variables go together; and its rows."""
     spectrum, number, rows, pieces = np.zeros(N_FREQUENCIES), 0.0, 0, 0
     for part in parts:
         power, number_of = periodogram(part)
         spectrum, number = spectrum + power, number + number_of
         rows, pieces = rows + len(part), pieces + 1
-    return cycles_in(spectrum / number, number, rows / pieces) if number else ()
+    return cycles_in(spectrum / number, number, rows / pieces) if number else (), rows
 
 
 def _without_inputs(rest: FloatArray, columns: list[int], inputs: list[int]) -> FloatArray:
