@@ -39,7 +39,7 @@ from feddbn.errors import (
     ResidualsWarning,
     ResultWarning,
 )
-from feddbn.federation.guards.sampling_noise import SamplingNoise
+from feddbn.federation.guards.weights import RowWeights
 from feddbn.federation.programs.alone import Alone, verdict_of
 from feddbn.federation.programs.held_out import AUTO_GRIDS
 from feddbn.federation.programs.residual_checks import ResidualReport
@@ -147,8 +147,8 @@ def simulated(
     data
         Anything `feddbn.data.read_sites` takes.
     protection, random_state
-        "exact": the sums as they are; "noise": with noise of .3 of their own sampling errors, as masked studies between
-        institutions have it by default, drawn by `random_state`.
+        "exact": the sums as they are; "weights": rows have the weights that they have by default in masked studies between
+        institutions, drawn by `random_state`.
     layout, columns
         Which columns are what: a `feddbn.Layout`, or its fields by name.
 
@@ -161,12 +161,12 @@ def simulated(
     (3, 3)
     """
     sites = read_sites(data, layout=Layout.of(layout, columns, "simulated"))
-    word("exact", "noise").check("protection", protection)
+    word("exact", "weights").check("protection", protection)
     if protection == "exact":
         return in_process(sites)
     return InProcessFederation(
         {
-            name: Site(name, site, (SamplingNoise(f"{random_state} {name}".encode()),))
+            name: Site(name, site, (RowWeights(f"{random_state} {name}".encode()),))
             for name, site in sites.items()
         }
     )

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from feddbn.core.arrays import BoolArray, FloatArray, may_lack_cells
+from feddbn.core.arrays import BoolArray, FloatArray, may_lack_cells, root_weighted, weighted
 from feddbn.core.designs.design import Nuisance
 from feddbn.core.designs.gram import nuisance_basis
 from feddbn.core.designs.recordings import Block, Recording, RecordingView, SiteData, SiteView, pieces
@@ -240,14 +240,15 @@ def _scales(distances: FloatArray) -> FloatArray:
     return np.array([np.where(is_known, np.maximum(half, most), np.inf), half == 0, most == 0])
 
 
-def _company(z: FloatArray, follows: BoolArray) -> FloatArray:
+def _company(z: FloatArray, follows: BoolArray, weights: FloatArray) -> FloatArray:
     """How many cells are far, and the sum of how much farther than usual the other variables are then, or a row apart.
 
     `z` are distances in scales, `follows` (n - 1,) says which rows directly follow the one before; what is usual is their
-    mean, and how much more is in standard deviations. Errors of measurement come alone, while shocks travel.
+    mean, and how much more is in standard deviations. Errors of measurement come alone, while shocks travel. Rows count as
+    their weights (n,) say.
     """
     near = np.pad(np.minimum(np.nan_to_num(z), NOTHING_FROM), ((0, 1), (0, 0)))
-    far = (near > STRAIGHT).astype(float)
+    far = weighted((near > STRAIGHT).astype(float), np.append(weights, 0.0))
     around = near.copy()
     for here, there in ((near[1:-1], around[:-2]), (near[:-2], around[1:-1])):
         np.maximum(there, here, out=there, where=follows[:, None])
@@ -375,11 +376,12 @@ class BoundedSite(SiteView):
         return np.asarray(self.known.scales[1] > 0)
 
     def n_far(self) -> FloatArray:
-        """(d,) how many cells are beyond `FAR`; the site is read for it only if some cell may be."""
+        """(d,) how many cells are beyond `FAR`, as their rows count; the site is read for it only if some cell may be."""
         total = np.zeros(len(self.variables))
         if self._may_be_far():
             for recording, bounds in self.with_bounds():
-                total += sum(far.sum(axis=0) for _, far, _ in bounds.judged(recording.blocks(), FAR))
+                for block, far, _ in bounds.judged(recording.blocks(), FAR):
+                    total += weighted(far.astype(float), block.weights).sum(axis=0)
         return total
 
     def _may_be_far(self) -> bool:
@@ -405,6 +407,7 @@ class BoundedSite(SiteView):
         """Yield the blocks as they are, with the number of their recording; medians and scales are found on the way."""
         d = len(self.variables)
         every, whose = _Evenly(np.empty((0, d))), _Evenly(np.empty((0, 3), dtype=int))
+        counted = _Evenly(np.empty(0))
         lines, extremes, n_segments = [np.empty((2, d))], [], 0
         for k, recording in enumerate(self.data.recordings()):
             kept, ends = _Evenly(np.empty((0, d))), []
@@ -413,6 +416,7 @@ class BoundedSite(SiteView):
                 n_segments += block.starts_segment or not first
                 kept.add(block.values)
                 every.add(block.values)
+                counted.add(np.ones(n) if block.weights is None else block.weights)
                 whose.add(
                     np.column_stack([np.full(n, k), np.arange(first, first + n), np.full(n, n_segments)])
                 )
@@ -451,7 +455,7 @@ class BoundedSite(SiteView):
                 parts = np.split(cycle + np.clip(rest - cycle, -reach, reach), cuts)
             found, rest = np.concatenate([found, waves], axis=1), rest - cycle
         follows = (np.diff(segment) == 0) & (np.diff(place) == 1)
-        company = _company(np.abs(rest) / scales[0], follows)
+        company = _company(np.abs(rest) / scales[0], follows, counted.rows)
         if self.scope == "shocks":
             usual = _quantiles(np.abs(rest), _SHOCKS)[1][0]
             scales[0] = np.maximum(scales[0], _BEYOND_SHOCKS / STRAIGHT * usual)
@@ -486,8 +490,9 @@ def site_profile(
 
     def parts(periods: tuple[float, ...]) -> Iterator[FloatArray]:
         for recording in data.recordings():
-            for values in pieces(recording.blocks()):
-                yield _without_inputs(without_slow_part(values, periods), chosen, inputs)
+            for values, weights in pieces(recording.blocks()):
+                rest = _without_inputs(without_slow_part(values, periods), chosen, inputs)
+                yield root_weighted(rest, weights)
 
     return lagged_profile(parts(_own_cycles(parts(()))), len(chosen), n_lags)
 

@@ -49,17 +49,21 @@ class Block:
     time
         Sampling steps from the recording's first row to this block's first; None if no time is known to have
         passed since the block before.
+    weights
+        (n,) how much each row counts in every sum (`core.designs.weights`); None: 1.
     """
 
     values: FloatArray
     starts_segment: bool = True
     labels: NDArray[np.generic] | None = None
     time: int | None = None
+    weights: FloatArray | None = None
 
     def part(self, start: int, stop: int, starts_segment: bool, time: int | None) -> Block:
         """Some of its rows, as a block."""
         labels = None if self.labels is None else self.labels[start:stop]
-        return Block(self.values[start:stop], starts_segment, labels, time)
+        weights = None if self.weights is None else self.weights[start:stop]
+        return Block(self.values[start:stop], starts_segment, labels, time, weights)
 
 
 @dataclass(frozen=True)
@@ -76,12 +80,15 @@ class Stretch:
         (m,) labels of the usable rows, or None.
     time
         Sampling steps from the recording's first row to the first usable one.
+    weights
+        (m,) those of the usable rows, or None.
     """
 
     values: FloatArray
     starts_segment: bool
     labels: NDArray[np.generic] | None
     time: int
+    weights: FloatArray | None = None
 
 
 def stretches(blocks: Iterable[Block], n_lags: int, chunk_rows: int = CHUNK_ROWS) -> Iterator[Stretch]:
@@ -103,7 +110,8 @@ def stretches(blocks: Iterable[Block], n_lags: int, chunk_rows: int = CHUNK_ROWS
             low, high = start - n_carried, min(start + chunk_rows, n_usable) + n_lags - n_carried
             rows = values[low:high] if low >= 0 else np.concatenate([tail[start:], values[:high]])
             labels = None if block.labels is None else block.labels[low + n_lags : high]
-            yield Stretch(rows, is_first, labels, clock + low + n_lags)
+            weights = None if block.weights is None else block.weights[low + n_lags : high]
+            yield Stretch(rows, is_first, labels, clock + low + n_lags, weights)
             is_first = False
         clock += n
         if n < n_lags:
@@ -115,24 +123,30 @@ PIECE_ROWS = 1 << 16
 """Rows of a segment that are looked at together: what is found depends on segments, not on how they are read."""
 
 
-def pieces(blocks: Iterable[Block]) -> Iterator[FloatArray]:
-    """Yield the rows (n, d) of each segment of a recording, at most `PIECE_ROWS` at a time, however blocks cut it."""
-    held: list[FloatArray] = []
+def pieces(blocks: Iterable[Block]) -> Iterator[tuple[FloatArray, FloatArray | None]]:
+    """Yield the rows (n, d) of each segment of a recording, and their weights, at most `PIECE_ROWS` at a time, however blocks
+    cut it.
+    """
+    held: list[Block] = []
     n = 0
     for block in blocks:
         if block.starts_segment and n:
-            yield np.concatenate(held)
+            yield _joined(held)
             held, n = [], 0
-        values = block.values
-        while n + len(values) >= PIECE_ROWS:
+        while n + len(block.values) >= PIECE_ROWS:
             room = PIECE_ROWS - n
-            yield np.concatenate([*held, values[:room]])
-            held, n, values = [], 0, values[room:]
-        if len(values):
-            held.append(values)
-            n += len(values)
+            yield _joined([*held, block.part(0, room, False, None)])
+            held, n, block = [], 0, block.part(room, len(block.values), False, None)
+        if len(block.values):
+            held.append(block)
+            n += len(block.values)
     if n:
-        yield np.concatenate(held)
+        yield _joined(held)
+
+
+def _joined(blocks: Sequence[Block]) -> tuple[FloatArray, FloatArray | None]:
+    weights = [one.weights for one in blocks if one.weights is not None]
+    return np.concatenate([one.values for one in blocks]), np.concatenate(weights) if weights else None
 
 
 def lagged_rows(blocks: Iterable[Block], n_lags: int, chunk_rows: int = CHUNK_ROWS) -> Iterator[FloatArray]:

@@ -223,7 +223,7 @@ def _rows(data: SiteData, question: AloneQuestion) -> Rows:
     seen = FilledSite(seen if share >= 1 else SitePart(seen, last), question.nuisance, None, 0)
     values, recordings, times = [np.empty((0, design.q))], [np.empty(0)], [np.empty(0)]
     for k, recording in enumerate(seen.recordings()):
-        rows, time = whole_rows(design, recording)
+        rows, time, *_ = whole_rows(design, recording)
         is_empty = np.isnan(rows)
         # Where empty cells are not filled in, rows that have some do not count.
         kept = ~(
