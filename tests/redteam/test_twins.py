@@ -7,6 +7,7 @@ import pytest
 
 pytest.importorskip("cryptography")
 from feddbn.core.statistics.effective import own_parts
+from feddbn.data.site import with_columns
 from feddbn.errors import SiteRefused
 from feddbn.federation.guards.dominance import DominanceGuard
 from feddbn.federation.guards.row_set_guard import RowSetGuard
@@ -16,7 +17,7 @@ from feddbn.federation.sums.gram import GramQuestion
 from feddbn.privacy.policy import SitePolicy
 from support.consortium import Consortium, Liar, Refused, by_rule, raw
 from support.saying import refused
-from support.sites import RowsInMemory, memory_site
+from support.sites import ColumnsInMemory, RowsInMemory, memory_site
 
 pytestmark = pytest.mark.promise
 
@@ -257,10 +258,28 @@ def test_a_block_of_time_has_no_twins_of_its_own():
     question = GramQuestion(n_lags=0, variables=("x0", "x1", "x2"), block_rows=64, n_blocks=10)
     whole = GramQuestion(n_lags=0, variables=("x0", "x1", "x2"))
     site = site_of(x)
-    guard = DominanceGuard(SitePolicy())
+    guard = DominanceGuard(SitePolicy(), site, ColumnsInMemory())
     guard.reads(Here("s", site, {}), Task(whole))
     with refused(SiteRefused, "x1", "x2", code="dominance"):
         guard.reads(Here("s", site, {}), Task(question))
+
+
+def test_parts_of_fewer_variables_than_were_told_before_are_looked_at_too():
+    """The columns that were told earlier are dealt to the same parts."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(400, 3))
+    x[:, 2] = x[:, 1] + 0.5 * (np.arange(400) == 5) + 0.5 * (np.arange(400) >= 200) * (np.arange(400) % 2)
+    for names, is_told in ((("x0", "x1"), False), (("x0",), True)):
+        site = site_of(x)
+        guard = DominanceGuard(SitePolicy(), site, ColumnsInMemory())
+        whole, parts = ("x0", "x2"), GramQuestion(n_lags=0, variables=names, n_parts=4)
+        guard.reads(Here("s", with_columns(site, whole), {}), Task(GramQuestion(n_lags=0, variables=whole)))
+        here = Here("s", with_columns(parts.dealt(site), names), {})
+        if is_told:
+            guard.reads(here, Task(parts))
+            continue
+        with refused(SiteRefused, "x1", code="dominance"):
+            guard.reads(here, Task(parts))
 
 
 def test_a_question_that_the_ledger_does_not_know_is_refused():

@@ -21,7 +21,6 @@ from feddbn.errors import SiteRefused
 from feddbn.federation.guards.disclosure import (
     DisclosureGuard,
     MixedGuard,
-    ViewGuard,
 )
 from feddbn.federation.guards.dominance import DominanceGuard
 from feddbn.federation.guards.noise import DpGuard, Promise
@@ -60,9 +59,9 @@ class Protection:
         state: Path,
         site: str,
         policy: SitePolicy,
+        data: SiteData,
         max_lags: int = 10,
         audit: SiteAudit | None = None,
-        data: SiteData | None = None,
         tell: Callable[[Finding], None] = lambda finding: None,
         entropy: RandomBytes = os.urandom,
     ) -> None:
@@ -100,15 +99,12 @@ class Protection:
 
     def _rules_of_rows(self, run_id: str, study: Study, asked: Asked) -> list[Guard]:
         """Return what keeps sums, also those of all runs together, from showing rows."""
-        disclosure, least = DisclosureGuard(study, self._policy, asked), self._policy.min_rows
-        if self._data is None:
-            return [ViewGuard(self._policy), disclosure, DominanceGuard(self._policy)]
         about = (self._state, self._data, run_id, study.digest)
         RecordingBook(self._state, self._data).begin(run_id, study)
         rows = FileRowBook(*about)
         return [
-            RowSetGuard(rows, least, self._tell, _reach(study)),
-            disclosure,
+            RowSetGuard(rows, self._policy.min_rows, self._tell, _reach(study)),
+            DisclosureGuard(study, self._policy, asked),
             DominanceGuard(self._policy, self._data, FileColumnBook(self._state, run_id, study.digest)),
             MixedGuard(self._policy, FileStepBook(*about)),
         ]
