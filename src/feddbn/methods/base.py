@@ -19,7 +19,7 @@ from sklearn.exceptions import NotFittedError
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.constraints import Edge, EdgeConstraints
-from feddbn.core.designs.cells import MappedSite
+from feddbn.core.designs.cells import mapped
 from feddbn.core.designs.recordings import all_rows
 from feddbn.core.orders.hidden import HiddenDoubts
 from feddbn.core.penalised.path import RoundRecord, Status
@@ -403,9 +403,7 @@ class FederatedEstimator(ShownEstimator, BaseEstimator, Generic[S]):  # type: ig
         found = certain_doubts(sites, self.sites_, n_lags, declared, not self._rows.fills)
         if not self._rows.is_settled:
             maps = self._rows.given.cell_maps
-            found += filled_in(
-                {name: MappedSite(site, maps) for name, site in sites.items()}, self._rows.inputs
-            )
+            found += filled_in({name: mapped(site, maps) for name, site in sites.items()}, self._rows.inputs)
         known = np.atleast_1d(np.asarray(self._rows.empty_values, dtype=float)).tolist()
         self._tell(*(one for one in found if one.code != "sentinel" or one.values["value"] not in known))
         at_home = in_process(sites)
@@ -729,7 +727,7 @@ class DBNEstimator(FederatedEstimator[S]):
     def _likelihood(self, dbn: DBN, site: SiteData) -> tuple[float, int]:
         """The log-likelihood of the usable rows of a site, and how many they are."""
         done, total, n = vars(self).get("treatment_") or {}, 0.0, 0
-        for recording in MappedSite(site, tuple(done.get("cell_maps") or ())).recordings():
+        for recording in mapped(site, tuple(done.get("cell_maps") or ())).recordings():
             rows, at = all_rows(recording)
             network = dbn
             if done.get("center") == "recording":

@@ -25,14 +25,14 @@ blocks are cut nor on the rows after it, and weights that somebody has found out
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.designs.recordings import Block, Recording, RecordingView, SiteView, known_segments
+from feddbn.core.designs.recordings import Block, Recording, RecordingView, SiteView
 
 SPREAD = 0.3
 """Standard deviation of weights over their mean."""
@@ -61,21 +61,13 @@ class WeightedSite(SiteView):
     key: bytes = field(repr=False)
     views: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    def seen(self, recording: Recording) -> Recording:
-        """With weights."""
-        return _Weighted(recording, hashlib.sha256(self.key + recording.name.encode()).digest())
+    def recordings(self) -> Iterator[Recording]:
+        """Yield the recordings with weights."""
+        return (RecordingView(one, self._weighted, has_same_rows=True) for one in self.data.recordings())
 
-
-@dataclass(frozen=True)
-class _Weighted(RecordingView):
-    seed: bytes = field(repr=False)
-
-    def blocks(self) -> Iterator[Block]:
-        clock = 0
-        for block in self.recording.blocks():
+    def _weighted(self, recording: Recording) -> Iterator[Block]:
+        seed, clock = hashlib.sha256(self.key + recording.name.encode()).digest(), 0
+        for block in recording.blocks():
             clock = clock if block.time is None else block.time
-            yield replace(block, weights=row_weights(self.seed, clock, len(block.values)))
+            yield replace(block, weights=row_weights(seed, clock, len(block.values)))
             clock += len(block.values)
-
-    def known_segments(self) -> Sequence[tuple[int, int]] | None:
-        return known_segments(self.recording)

@@ -32,7 +32,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.designs.cells import BoundedSite, FilledSite, MappedSite
+from feddbn.core.designs.cells import BoundedSite, FilledSite, mapped
 from feddbn.core.designs.design import ONE_MEAN, Design, Nuisance, design_rows
 from feddbn.core.designs.recordings import (
     CHUNK_ROWS,
@@ -74,7 +74,7 @@ class Reading:
 
     def of(self, data: SiteData) -> SiteData:
         """The site as it reads it."""
-        data = MappedSite(data, self.cell_maps) if self.cell_maps else data
+        data = mapped(data, self.cell_maps)
         if self.robust != "none":
             known = (k for k, name in enumerate(data.variables) if name in self.inputs)
             data = BoundedSite(data, self.robust, tuple(known))

@@ -29,9 +29,9 @@ from feddbn.core.designs.design import ONE_MEAN, Design, Nuisance, TimeBasis, de
 from feddbn.core.designs.gram import WholeRows, nuisance_basis, recording_gram, tried_grams, whole_rows
 from feddbn.core.designs.parts import N_PARTS, dealt
 from feddbn.core.designs.recordings import (
-    CompleteRows,
     Recording,
     SiteData,
+    complete_rows,
     training_site,
     usable_runs,
 )
@@ -335,7 +335,7 @@ def recordings_moments(
     total = Moments.empty(design.q)
     if row_model is None or len(row_model) != design.q + 1:
         for recording in recordings:
-            total = total.merge(recording_gram(design, CompleteRows(recording)).moments)
+            total = total.merge(recording_gram(design, complete_rows(recording)).moments)
         return total
     for rows, bases in _together(design, recordings):
         total = total.merge(expected_moments(rows.values, row_model[1:], row_model[0], bases, rows.weights))
@@ -402,7 +402,7 @@ def _tried(here: Here, question: GramQuestion) -> tuple[SiteState, FloatArray, M
         return state, products, None if is_linear else design_moments(here, question)
     total = Moments.empty(q)
     for recording in training_parts(here.data, question):
-        moments, grams = tried_grams(question.design, CompleteRows(recording), tried)
+        moments, grams = tried_grams(question.design, complete_rows(recording), tried)
         parts = [
             part for gram in grams for part in (np.array([gram.n_removed]), upper_triangle(gram.scatter))
         ]
@@ -418,7 +418,7 @@ def _shapes(data: SiteData) -> FloatArray:
     """The shapes of the recordings' first blocks, summed; a long file need not be read again for a hint."""
     total = np.zeros(2 * len(data.variables) + 1)
     for recording in data.recordings():
-        block = next(iter(CompleteRows(recording).blocks()), None)
+        block = next(iter(complete_rows(recording).blocks()), None)
         if block is not None:
             total = total + shape_sums(block.values, block.weights)
     return total
@@ -519,7 +519,7 @@ class BlockPiece:
 
 def block_pieces(question: RowsQuestion, recording: Recording) -> Iterator[BlockPiece]:
     """Yield the complete rows of a recording in pieces of bounded size."""
-    design, complete = question.design, CompleteRows(recording)
+    design, complete = question.design, complete_rows(recording)
     plain = replace(design, nuisance=ONE_MEAN)
 
     def read() -> Iterator[Piece]:
@@ -637,7 +637,7 @@ def _units(here: Here, question: GramQuestion, unit: str) -> Iterator[FloatArray
         raise ParameterError("shape=True: the shape of the data has no bound to which noise could be fitted.")
     for recording in question.treated(here.data).recordings():
         # Nothing is drawn here: that one recording's cells are drawn would change those of the next.
-        rows_of = CompleteRows(recording)
+        rows_of = complete_rows(recording)
         if unit == "row":
             for rows in design_rows(question.design, rows_of.blocks()):
                 yield from (Moments.of_rows(row[None]).to_sums(question.origin) for row in rows.values)

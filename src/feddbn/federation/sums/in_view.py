@@ -34,11 +34,11 @@ from feddbn.core.arrays import BoolArray, FloatArray, IntArray
 from feddbn.core.designs.design import Design, design_rows
 from feddbn.core.designs.recordings import (
     ROWS_OF_A_RECORDING,
-    CompleteRows,
     Recording,
     RowNumbers,
     SiteData,
     WithoutRows,
+    complete_rows,
     held_out_part,
     training_part,
 )
@@ -236,7 +236,7 @@ def _pieces(recording: Recording, view: View) -> Iterator[Recording]:
     if view.fold:
         held_out = held_out_part(recording, view.fold, view.design.n_lags)
         parts = [training_part(recording, view.fold), held_out]
-    return iter(parts) if view.is_whole else map(CompleteRows, parts)
+    return iter(parts) if view.is_whole else map(complete_rows, parts)
 
 
 def rare_rows(view: View, data: SiteData, order: Mapping[str, int], least: int) -> RowNumbers:

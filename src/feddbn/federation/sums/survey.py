@@ -18,7 +18,7 @@ from operator import itemgetter
 import numpy as np
 
 from feddbn.core.arrays import FloatArray, may_lack_cells, root_weighted, total_weight, weighted
-from feddbn.core.designs.cells import CELL_MAPS, BoundedSite, site_profile
+from feddbn.core.designs.cells import CELL_MAPS, BoundedSite, mapped, site_profile
 from feddbn.core.designs.recordings import pieces
 from feddbn.core.statistics.diagnostics import outputs_of
 from feddbn.core.statistics.survey import (
@@ -274,7 +274,7 @@ def _survey(here: Here, question: SurveyQuestion) -> tuple[SiteState, FloatArray
     rows = empty = spectra = 0.0
     cells, spectrum, with_rows = np.zeros(d), np.zeros(N_FREQUENCIES), set[int]()
     objecting = np.zeros((2, d), dtype=bool)
-    data = question.mapped(here.data)
+    data = mapped(here.data, question.cell_maps)
     bounded = BoundedSite(data, inputs=question.inputs)
     for recording, read in itertools.groupby(bounded.read(), itemgetter(0)):
         for values, weights in pieces(block for _, block in read):

@@ -23,7 +23,9 @@ def site_of(values, policy=None, **study):
     recordings = values if isinstance(values, list) else [values]
     data, policy = memory_site(*recordings, names=NAMES), policy or SitePolicy()
     plan = Study(name="s", method="oneshot", variables=NAMES, sites=("one", "two", "three"), **study)
-    return Site("one", data, (RowSetGuard(RowsInMemory(data), policy.min_rows), DisclosureGuard(plan, policy)))
+    return Site(
+        "one", data, (RowSetGuard(RowsInMemory(data), policy.min_rows), DisclosureGuard(plan, policy))
+    )
 
 
 def moments(n_lags=0, **more):
