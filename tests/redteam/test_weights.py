@@ -6,7 +6,7 @@ That columns do not differ in few rows, and sums not by few, are rules of their 
 import numpy as np
 import pytest
 
-from feddbn.core.designs.weights import WORTH
+from feddbn.core.designs.weights import WORTH, WeightedSite
 from feddbn.data import read_sites
 from feddbn.federation.guards.weights import RowWeights
 from feddbn.federation.protocol.site import Site
@@ -86,6 +86,24 @@ def test_all_answers_have_the_same_weights():
     for found, row in ((left_out, x[1]), (one_more, x[0])):
         np.testing.assert_allclose(found / found[0, 0], np.outer([1, *row], [1, *row]), atol=1e-9)
         assert abs(found[0, 0] / WORTH - 1) > 0.1
+
+
+@pytest.mark.parametrize(("n_known", "is_solved"), [(5, False), (11, True)])
+def test_columns_that_everybody_knows_tell_weights_only_where_their_products_are_more_than_rows(
+    n_known, is_solved
+):
+    """Of 60 rows 5 known columns tell 21 numbers, and 11 tell 78: then weights are known, and hide nothing."""
+    n, names = 60, tuple(f"k{j}" for j in range(n_known))
+    known = np.random.default_rng(0).normal(size=(n, n_known))
+    site = read_sites({"a": known}, variables=names, missing="keep")["a"]
+    told = Site("a", site, (RowWeights(b"secret"),)).answer(Task(GramQuestion(n_lags=0, variables=names)))
+    columns = np.hstack([np.ones((n, 1)), known])
+    products = np.stack([np.outer(row, row)[np.triu_indices(n_known + 1)] for row in columns], axis=1)
+    guess = WORTH + np.linalg.lstsq(products, told - products.sum(axis=1) * WORTH, rcond=None)[0]
+    (recording,) = WeightedSite(site, b"secret").recordings()
+    (block,) = recording.blocks()
+    error = np.sqrt(np.mean((guess / block.weights - 1) ** 2))
+    assert error < 1e-9 if is_solved else error > 0.2
 
 
 @pytest.mark.parametrize("protection", ["weights", "exact"])

@@ -27,6 +27,7 @@ import numpy as np
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.designs.recordings import Recording, SiteData, WithoutRows, stretches
+from feddbn.core.designs.weights import WORTH
 from feddbn.core.statistics.moments import Moments
 from feddbn.errors import SiteRefused
 from feddbn.federation.guards.study_plan import Asked
@@ -100,7 +101,9 @@ class DisclosureGuard(Guard):
             if view.fold:
                 policy.check_rows(parts.get(1, (0, 0))[0])
             told = getattr(question, "told_rows", None)
-            policy.check_share(n_rows, self._study.rows if told is None else told)
+            # What a sum told of weighted rows is what these are worth.
+            worth = WORTH if told is not None and self._study.privacy.has_weights else 1.0
+            policy.check_share(worth * n_rows, self._study.rows if told is None else told)
         if isinstance(question, RowsQuestion):
             self._check_units(here, question)
         if isinstance(question, ResidualsQuestion) and not question.abstains(here.state):

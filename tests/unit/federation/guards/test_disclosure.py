@@ -59,6 +59,17 @@ def test_small_or_large_sites_are_not_shown(n, policy, code):
         site_of(rows, SitePolicy(**policy), rows=50).answer(moments())
 
 
+@pytest.mark.parametrize(("n", "is_large"), [(85, False), (95, True)])
+def test_a_share_is_of_weighted_rows_where_sums_told_their_number(monkeypatch, n, is_large):
+    monkeypatch.setattr(GramQuestion, "told_rows", 100 / 1.09)
+    site = site_of(np.random.default_rng(0).normal(size=(n, 2)), privacy={"secure_aggregation": True})
+    if is_large:
+        with refused(SiteRefused, code="large-share"):
+            site.answer(moments())
+        return
+    assert site.answer(moments())[0] == n
+
+
 def test_the_rule_about_parameters_counts_lags():
     rows = np.random.default_rng(0).normal(size=(20, 2))
     site_of(rows).answer(moments(2))
