@@ -31,7 +31,6 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
-import pandas as pd
 from arena_words import gist
 from peers import LAGGED_PEERS, installed
 from timing import Size, Table
@@ -61,12 +60,11 @@ SURE = 0.95
 
 @dataclass(frozen=True)
 class Scenario:
-    """One row: what the sites do, how else the simulation differs, and whether the times of rows are known."""
+    """One row: what the sites do, and how else the simulation differs."""
 
     label: str
     corruptions: dict[str, float | None]
     simulation: dict[str, Any] = field(default_factory=dict)
-    timed: bool = False
 
 
 @dataclass(frozen=True)
@@ -120,7 +118,6 @@ SCENARIOS: dict[str, Scenario] = {
     "noisy-site": Scenario("one site with three times the noise", {"noisy-site": 3.0}),
     "jitter": Scenario("sampling jitter (.3 rows)", {"jitter": 0.3}),
     "two-rates": Scenario("half of the sites see every second row", {"two-rates": 2}),
-    "two-rates-timed": Scenario("the same, and rows have their times", {"two-rates": 2}, timed=True),
     "stuck": Scenario("one sensor of one site stuck for a quarter of the time", {"stuck": 0.25}),
     "sentinels": Scenario("-999 in 1 % of the cells", {"sentinels": 0.01}),
     "sum-column": Scenario("one more column, the sum of three", {"sum-column": 3.0}),
@@ -159,17 +156,7 @@ def seeds_of(text: str) -> tuple[int, ...]:
         raise argparse.ArgumentTypeError(f"{text!r} is no seed and no range such as 700-704") from None
 
 
-def with_times(sites: dict[str, Any]) -> dict[str, Any]:
-    """The tables with a column of hours: all cover the same time, and those with half of the rows have every second hour."""
-    most = max(len(frame) for frames in sites.values() for frame in frames)
-
-    def hours(frame: pd.DataFrame) -> pd.DatetimeIndex:
-        return pd.date_range("2024-01-01", periods=len(frame), freq=f"{round(most / len(frame))}h")
-
-    return {name: [frame.assign(hour=hours(frame)) for frame in frames] for name, frames in sites.items()}
-
-
-def trial(name: str, fed: feddbn.SimulatedFederation, timed: bool = False) -> dict[str, Any]:
+def trial(name: str, fed: feddbn.SimulatedFederation) -> dict[str, Any]:
     """One fit of one method: wrong edges, what it said, what it was sure of, seconds; the others know no times."""
     recordings = [np.asarray(frame, dtype=float) for frames in fed.sites.values() for frame in frames]
     said: list[str] = []
@@ -179,7 +166,7 @@ def trial(name: str, fed: feddbn.SimulatedFederation, timed: bool = False) -> di
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             if name in OURS:
-                model = OURS[name](with_times(fed.sites), time="hour") if timed else OURS[name](fed.sites)
+                model = OURS[name](fed.sites)
                 W, A, said = model.W_, model.A_, [say(one) for one in model.findings_ if one.level != "good"]
                 table = getattr(model, "edge_probabilities_", None)
             else:
@@ -224,7 +211,7 @@ def run(world: World, scenarios: dict[str, Scenario], methods: list[str]) -> Ite
         for seed in world.seeds:
             fed = world.draw(scenario, seed)
             for name in methods:
-                yield {"scenario": key, "seed": seed, "method": name, **trial(name, fed, scenario.timed)}
+                yield {"scenario": key, "seed": seed, "method": name, **trial(name, fed)}
 
 
 def wrong_edges(trials: list[dict[str, Any]]) -> str:

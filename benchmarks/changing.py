@@ -25,25 +25,16 @@ LOW, HIGH, LAG_SCALE = 0.3, 0.6, 0.7
 
 @dataclass(frozen=True)
 class Switching:
-    """Networks one after the other: (S, d, d) within a time step and at lag 1; first rows; (S, d) variances and levels.
-
-    If it drifts, the first becomes the second little by little, at an even pace over all rows.
-    """
+    """Networks one after the other: (S, d, d) within a time step and at lag 1; first rows; (S, d) variances and levels."""
 
     W: FloatArray
     A: FloatArray
     variances: FloatArray
     starts: tuple[int, ...]
     levels: FloatArray
-    drifts: bool = False
 
     def at(self, t: int) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
         """Weights within a time step and at lag 1, variances and levels at a row."""
-        if self.drifts:
-            share = min(max(t / ROWS, 0.0), 1.0)
-            return tuple(
-                (1 - share) * x[0] + share * x[1] for x in (self.W, self.A, self.variances, self.levels)
-            )
         s = int(np.searchsorted(self.starts, max(t, 0), side="right")) - 1
         return self.W[s], self.A[s], self.variances[s], self.levels[s]
 
@@ -56,7 +47,6 @@ def draw_switching(
     variances: bool = False,
     levels: bool = False,
     strength: float = 1.0,
-    drifts: bool = False,
 ) -> Switching:
     """Draw networks of which `n_edges` edges, or only noise variances or levels, change at each of `n_changes` rows."""
     order = rng.permutation(D)
@@ -81,7 +71,7 @@ def draw_switching(
     shifts = np.zeros((n_changes + 1, D))
     if levels:
         shifts[1:, :3] = rng.choice([-1.0, 1.0], (n_changes, 3))
-    return Switching(stack[:, 0], stack[:, 1], np.stack(spread), tuple(starts), shifts, drifts)
+    return Switching(stack[:, 0], stack[:, 1], np.stack(spread), tuple(starts), shifts)
 
 
 def _weights(rng: np.random.Generator, present: np.ndarray) -> FloatArray:
@@ -138,7 +128,6 @@ class Kind:
     levels: bool = False
     has_tails: bool = False
     strength: float = 1.0
-    drifts: bool = False
 
 
 KINDS = {
@@ -149,8 +138,6 @@ KINDS = {
     "weak-1": Kind("the same with weights half as large, 1 site", 2, 1, 0.4, strength=0.5),
     "variances": Kind("only three noise variances change once, 4 sites", 1, 4, variances=True),
     "levels": Kind("only three levels change once, 4 sites", 1, 4, 0.5, levels=True),
-    "drift-4": Kind("four edges drift from the first row to the last, 4 sites", 1, 4, drifts=True),
-    "drift-1": Kind("four edges drift from the first row to the last, 1 site", 1, 1, drifts=True),
     "constant": Kind("nothing changes, 4 sites", 0, 4),
     "constant-1": Kind("nothing changes, 1 site", 0, 1),
     "tails": Kind("nothing changes, Laplacian noise, 4 sites", 0, 4, has_tails=True),
@@ -168,34 +155,27 @@ def measured(kind: Kind, n_series: int, first: int) -> list[float]:
             variances=kind.variances,
             levels=kind.levels,
             strength=kind.strength,
-            drifts=kind.drifts,
         )
         rows = draw_sites(system, kind.n_sites, rng, has_tails=kind.has_tails)
         begun = time.process_time()
         fit = ChangingDBN().fit(rows)
         seconds = time.process_time() - begun
-        true = [] if kind.drifts else list(system.starts[1:])
+        true = system.starts[1:]
         found = fit.segments_["start"].tolist()[1:]
         hit = [any(abs(row - start) <= fit.block_rows_ for row in found) for start in true]
         false = [row for row in found if all(abs(row - start) > fit.block_rows_ for start in true)]
         changed = set()
         for s, start in enumerate(system.starts[1:]):
             for lag, C in enumerate((system.W, system.A)):
-                # What drifts has no row.
-                row = 0 if kind.drifts else start
-                changed |= {(int(i), int(j), lag, row) for i, j in np.argwhere(C[s] != C[s + 1])}
+                changed |= {(int(i), int(j), lag, start) for i, j in np.argwhere(C[s] != C[s + 1])}
         edges = [
             (int(row.source[1:]), int(row.target[1:]), row.lag, row.row) for row in fit.changes_.itertuples()
         ]
-        drifting = fit.drift_[fit.drift_["what"] == "edge"]
-        drifted = [(int(row.source[1:]), int(row.target[1:]), row.lag, 0) for row in drifting.itertuples()]
-        told = drifted if kind.drifts else edges
         right = [
             edge
-            for edge in told
+            for edge in edges
             if any(edge[:3] == one[:3] and abs(edge[3] - one[3]) <= fit.block_rows_ for one in changed)
         ]
-        edges += drifted
         total += [
             1,
             len(true),

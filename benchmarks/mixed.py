@@ -109,7 +109,8 @@ def table(learners: dict[str, Learner], n_rows: int, kinds: list[str], seeds: ra
 def binned(dbn: feddbn.DBN, rows: pd.DataFrame, name: str) -> Iterator[pd.DataFrame]:
     """Frame low, predicted, seen, n of five bins of probability, for each level of one variable."""
     x, j = rows.to_numpy(), list(rows).index(name)
-    told = dbn.distribution(name, np.concatenate([x[1:], x[:-1]], axis=1)).probabilities
+    lagged = np.concatenate([x[1:], x[:-1]], axis=1)
+    told = dbn.steps.laws(lagged, [dbn.variables.index(name)])[0].probabilities
     for k, p in enumerate(() if told is None else told.T):
         if k or dbn.kinds[j].name != "binary":
             frame = pd.DataFrame(

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 import feddbn
-from feddbn.data.units import conversion
+from feddbn.data.sources import conversion
 from feddbn.words import say
 
 HERE = Path(__file__).parent

@@ -26,7 +26,7 @@ from feddbn.model.dbn import DBN
 from feddbn.model.step import run
 from feddbn.sim import CORRUPTIONS
 from feddbn.sim.corruptions import corrupted, spreads, stream
-from feddbn.sim.functions import bend_systems, network_of, units_of
+from feddbn.sim.functions import networks_of
 from feddbn.sim.settings import SimulationSettings
 from feddbn.sim.simulation import Recordings, SimulatedFederation, advance, federation_of
 from feddbn.sim.systems import System, draw_systems, first_stable
@@ -86,7 +86,7 @@ def _check(strengths: dict[str, float], settings: SimulationSettings) -> None:
         "sum-column",
         "duplicate",
     }
-    if settings.kinds_of_all or (shaped and (settings.effects != "linear" or settings.interactions)):
+    if settings.kinds_of_all or (shaped and settings.effects != "linear"):
         raise ParameterError(f"{', '.join(strengths)} change linear systems of continuous variables.")
     if {"tanh", "squares"} <= strengths.keys():
         raise ParameterError("effects can have one shape: 'tanh' or 'squares'.")
@@ -108,9 +108,8 @@ def _drawn(
         scales = scales * strengths["unequal-noise"] ** rngs["unequal-noise"].uniform(-1.0, 1.0, len(scales))
     if "slow-levels" in strengths:
         systems = [slow_levels(system, strengths["slow-levels"]) for system in systems]
-    systems = bend_systems(systems, settings, not settings.is_independent, shape_rng)
-    units, names = units_of(systems, settings.noise, scales, shape_rng), settings.variable_names
-    networks = {id(system): network_of(system, names, scales, units) for system in systems}
+    drawn = zip(systems, networks_of(systems, settings, scales, shape_rng), strict=True)
+    networks = {id(system): dbn for system, dbn in drawn}
 
     plan = Recordings(settings)
     values = plan.shocks(slice(None), settings.noise, scales, series_seed)
@@ -127,7 +126,9 @@ def _drawn(
     truths = {key: add_to_network(dbn, columns, added) for key, dbn in networks.items()}
     rows = corrupted(rows, settings.strengths, corruption_seed)
     chosen = [systems[s] for s in system_of_site]
-    return federation_of(rows, chosen, [truths[id(system)] for system in chosen])
+    return federation_of(
+        rows, chosen, [truths[id(system)] for system in chosen], len(truths[id(chosen[0])].W)
+    )
 
 
 # Columns that are made of others -------------------------------------------------------------------------------------------

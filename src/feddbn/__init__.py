@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from feddbn.federation.programs.pfdbnl.rounds import PersonalRounds as PersonalRounds
     from feddbn.federation.sums.prepare import AS_THEY_ARE as AS_THEY_ARE
     from feddbn.federation.sums.prepare import Prepare as Prepare
+    from feddbn.interop.summary import Summary as Summary
     from feddbn.methods.base import simulated as simulated
     from feddbn.methods.baselines import Average as Average
     from feddbn.methods.baselines import Dynotears as Dynotears
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from feddbn.methods.summary import summary as summary
     from feddbn.model.dbn import DBN as DBN
     from feddbn.model.graph import AncestralGraph as AncestralGraph
-    from feddbn.model.summary import Summary as Summary
     from feddbn.report.progress import Progress as Progress
     from feddbn.results.scoring import Scores as Scores
     from feddbn.results.scoring import SiteScores as SiteScores
@@ -78,7 +78,7 @@ _WHERE = {method.cls: method.module for method in METHODS.values()} | {
     "select": "feddbn.methods.selection",
     "simulate": "feddbn.sim.simulation",
     "simulated": "feddbn.methods.base",
-    "Summary": "feddbn.model.summary",
+    "Summary": "feddbn.interop.summary",
     "summary": "feddbn.methods.summary",
 }
 

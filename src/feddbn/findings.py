@@ -24,21 +24,13 @@ LEVELS: tuple[Level, ...] = get_args(Level)
 
 HARM = (
     # Rows are not what they seem, or hardly any is used.
-    *("refused", "too-few-rows", "data-do-not-tell", "header", "text-cells", "usable-rows", "edges-differ"),
+    *("refused", "too-few-rows", "data-do-not-tell", "usable-rows", "edges-differ"),
     # Columns are not what they seem.
-    *("mixed-columns", "other-units", "units", "definition-far"),
+    *("mixed-columns", "other-units", "definition-far"),
     # Rows do not follow each other as they seem to.
-    *(
-        "shuffled-time",
-        "glued",
-        "undeclared-time",
-        "undeclared-id",
-        "repeated",
-        "ignored-index",
-        "slower-rows",
-    ),
+    *("shuffled-time", "glued", "undeclared-time", "slower-rows"),
     # Cells are not measured.
-    *("sentinel", "made-up-values", "stuck", "held", "constant", "empty-column"),
+    *("sentinel", "made-up-values", "constant", "empty-column"),
     # Sites differ, and the model is contradicted.
     *("sites-disagree", "disagreement", "other-relations", "two-rates", "scales"),
     *("could-be-hidden", "residuals", "near-identity", "pairs-unseen", "not-converged"),

@@ -194,12 +194,11 @@ _ROWS = (
         module="feddbn.methods.changing",
         label="ChangingDBN",
         summary="one network that changes at some time steps",
-        assumes="linear effects; few changes or slow drift, at the same time at all sites; the same causal order "
-        "throughout",
+        assumes="linear effects; few changes, at the same time at all sites; the same causal order throughout",
         reveals="the survey; second moments of all rows and of about 24 blocks of time; products of residuals",
         rounds="5",
         gives="one network per segment (`dbns_by_segment_`), which edges change and when (`changes_`), "
-        "`variance_changes_`, `drift_`; `dbn_` is the last segment",
+        "`variance_changes_`; `dbn_` is the last segment",
         citation="this package; docs/changing.md",
         in_studies=True,
         plain_messages=(

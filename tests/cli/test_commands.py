@@ -40,7 +40,7 @@ def test_version_is_the_package_version(run):
             ("--corruption", "offsets", "--corruption", "missing=0.3", "--corruption", "two-rates=3"),
             partial(simulate, corruptions={"two-rates": 3, "offsets": 3.0, "missing": 0.3}),
         ),
-        (("--effects", "gp", "--interactions", 2), partial(simulate, effects="gp", interactions=2)),
+        (("--effects", "gp"), partial(simulate, effects="gp")),
     ],
 )
 def test_simulate_writes_exactly_what_the_library_draws(run, tmp_path, options, expected):
@@ -207,18 +207,6 @@ def test_fit_writes_the_shared_edges_as_json_and_hides_small_counts(run, federat
     assert report["min_count"] == 3
     assert {edge["kind"] for edge in report["edges"]} <= {"shared", "hidden"}
     assert set(report["deviations"]) == set(found["personal"]) == {"site-0", "site-1", "site-2"}
-
-
-def test_sites_with_different_columns_are_fitted_when_told_so(run, refuses, federation, tmp_path, quick):
-    for k in range(3):
-        frame = pd.read_csv(federation / f"site-{k}.csv").drop(columns=[f"x{k}"])
-        frame.to_csv(tmp_path / f"site-{k}.csv", index=False)
-    assert "'x0'" in refuses("fit", tmp_path, "-o", tmp_path / "r.json", *quick)
-    arguments = ("-p", "different_variables=true", "--json")
-    outcome = run("fit", tmp_path, "-o", tmp_path / "r.json", *quick, *arguments)
-    assert outcome.exit_code == 0, outcome.output
-    personal = json.loads(outcome.stdout)["personal"]
-    assert personal["site-1"]["variables"] == ["x0", "x2", "x3"]
 
 
 def test_select_chooses_mu_by_default_for_personal_networks(run, federation, quick):

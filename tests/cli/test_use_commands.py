@@ -1,4 +1,4 @@
-"""What one does with a result: forecast, roots, effects, export, confidence, plot, report."""
+"""What one does with a result: forecast, effects, export, confidence, plot, report."""
 
 from __future__ import annotations
 
@@ -51,40 +51,6 @@ def test_a_forecast_is_that_of_the_library(run, result, federation, tmp_path):
     assert "x0" not in shown
 
 
-def test_roots_are_those_of_the_library_also_by_time_and_off_a_course(
-    run, refuses, result, personal, federation, tmp_path
-):
-    rows = pd.read_csv(federation / "site-0.csv")
-    last = len(rows) - 1
-    rows.loc[last - 4 :, "x2"] += 50.0
-    rows.to_csv(tmp_path / "plain.csv", index=False)
-    call = ("roots", result, tmp_path / "plain.csv", "--first", last - 4, "--target", "x2")
-    told = json.loads(succeed(run(*call, "--json")).stdout)
-    stored = Result.load(result)
-    assert told == stored.dbn.root_causes(rows, last - 4, target="x2", n_rows=stored.n_rows).to_dict()
-    assert told["roots"][0] == "x2"
-    shown = succeed(run(*call)).stdout
-    assert "x2" in shown.splitlines()[0]
-
-    times = pd.date_range("2024-03-01", periods=len(rows), freq="h")
-    rows.assign(t=times).drop(index=5).to_csv(tmp_path / "timed.csv", index=False)
-    ends = ("--first", str(times[last - 4]), "--last", str(times[last]), "--time", "t", "--json")
-    timed = json.loads(succeed(run("roots", result, tmp_path / "timed.csv", *ends)).stdout)
-    assert (timed["roots"][0], timed["n_window"]) == ("x2", 5)
-    assert timed["n_before"] == told["n_before"] - 2  # the row that is not there, and the one after it
-
-    facts = {**stored.diagnostics, "center": "recording", "treatment": {"degree": 1}}
-    (tmp_path / "course.json").write_text(json.dumps({**stored.to_dict(), "diagnostics": facts}))
-    (rows.add(10.0 * np.arange(len(rows)), axis=0)).to_csv(tmp_path / "trend.csv", index=False)
-    off = run("roots", tmp_path / "course.json", tmp_path / "trend.csv", "--first", last - 4, "--json")
-    assert json.loads(succeed(off).stdout)["roots"][0] == "x2"
-    assert "trend" in off.stderr
-
-    succeed(run("roots", personal, tmp_path / "plain.csv", "--first", last - 4, "--of", "site-2"))
-    assert "--first 9999" in refuses("roots", result, tmp_path / "plain.csv", "--first", 9999)
-    assert "--first" in refuses("roots", result, tmp_path / "plain.csv", "--first", "soon")
-
-
 def test_a_forecast_takes_the_codes_of_its_fit_as_empty(run, tmp_path):
     made = feddbn.simulate(d=3, n_sites=3, n_samples=600, random_state=0)
     for value, name in ((-999.0, "coded"), (np.nan, "empty")):
@@ -124,7 +90,7 @@ def test_effects_of_a_pair_and_of_one_variable_on_all(run, result, tmp_path):
     out = tmp_path / "all.csv"
     succeed(run("effects", result, source, "-o", out))
     table = pd.read_csv(out).set_index("target")
-    total = dbn.total_effects(10)[:, i, j] * np.sqrt(dbn.stationary_covariance()[i, i])
+    total = dbn.impulse_responses(10)[:, i, j] * np.sqrt(dbn.stationary_covariance()[i, i])
     assert table.loc[target, "cumulative"] == pytest.approx(total.sum())
     assert table.loc[target, "largest"] == pytest.approx(total[np.abs(total).argmax()])
     assert source not in table.index

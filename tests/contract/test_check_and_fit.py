@@ -22,7 +22,7 @@ with pytest.MonkeyPatch.context() as patch:
 
 WORLD = arena.World(d=5, n_sites=5, rows=120)
 # What tables show, and where things are; `sentinel` is told by fits, too, by then of all sites at once.
-PLACES = {"missing", "outliers", "few-values", "stuck", "sentinel", "wandering", "dependent", "units"}
+PLACES = {"missing", "outliers", "sentinel", "wandering", "dependent"}
 # What is known once there is a network.
 LEARNED = {
     "parts-not-known",

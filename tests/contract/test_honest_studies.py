@@ -100,7 +100,6 @@ CASES = [
     ("summary", {}, "trend", {}),
     ("fdbnl", {**QUICK, "schedule": "paper", "weighting": "sites"}, "empty", {}),
     ("pfdbnl", {**QUICK, "participation": 0.8}, "spikes", {}),
-    ("pfdbnl", {**QUICK, "different_variables": True}, "plain", {"some_variables_may_be_missing": True}),
 ]
 LONG = [
     ("fdbnl", {**QUICK, "weighting": "sites"}, "trend", {}),
@@ -143,8 +142,6 @@ def test_no_question_of_an_honest_study_is_refused(tmp_path, method, parameters,
     rng = np.random.default_rng(0)
     data = {f"s{i}": [recording(kind, i, rng) for _ in range(2)] for i in range(5)}
     sites = Consortium(tmp_path, data, RULE + POLICY + "\n")
-    if "some_variables_may_be_missing" in more:
-        more = {**more, "held_by": {"x0": sites.names}}
     study = sites.study(
         method,
         {"n_lags": 1, **parameters},

@@ -49,7 +49,7 @@ CASES = {
     "decades": (feddbn.OneShotDBN, {}, lambda seed: growth()),
     "curves": (feddbn.OneShotDBN, {"features": "spline", "n_lags": 1}, curved),
     "codes": (feddbn.MixedDBN, {"kinds": {"d": "binary"}}, codes),
-    "no change": (feddbn.ChangingDBN, {"max_changes": 0, "drift": False}, simulated),
+    "no change": (feddbn.ChangingDBN, {"max_changes": 0}, simulated),
 }
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import feddbn
-from feddbn import AS_THEY_ARE, PersonalRounds
+from feddbn import PersonalRounds
 from feddbn.data import read_sites
 from feddbn.federation.protocol.site import Site, site_task
 from feddbn.runtime.simulated.in_process import InProcessFederation
@@ -57,10 +57,6 @@ CASES = {
     "fdbnl": (lambda f: feddbn.FDBNL(federation=f, lambda_w="auto"), 0.0),
     "pfdbnl": (lambda f: feddbn.PFDBNL(federation=f, rounds=QUICK), 0.0),
     "some of the sites": (lambda f: feddbn.PFDBNL(federation=f, participation=0.5, rounds=QUICK), 0.0),
-    "partial": (
-        lambda f: feddbn.PFDBNL(federation=f, different_variables=True, rounds=QUICK, prepare=AS_THEY_ARE),
-        0.0,
-    ),
 }
 
 

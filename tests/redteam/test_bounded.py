@@ -108,14 +108,12 @@ from support.bounded import at_most
 settings = read_site_settings(Path(sys.argv[1]))
 policy = read_policy(settings.policy)
 names = ("x0", *(f"a{i}" for i in range(5000)))
-for what in ("held_by", "units", "kinds", "sites"):
+for what in ("units", "kinds", "sites"):
     study = Study(
         name="wide",
         method="pfdbnl",
         variables=names,
         sites=tuple(f"s{i}" for i in range(1000 if what == "sites" else 3)),
-        some_variables_may_be_missing=True,
-        held_by={"x0": ("s0",)} if what in ("held_by", "sites") else {},
         units=dict.fromkeys(names, "mm") if what == "units" else {},
         parameters={"n_lags": 1, **({"kinds": dict.fromkeys(names, "count")} if what == "kinds" else {})},
         privacy={"secure_aggregation": True},
@@ -129,7 +127,7 @@ for what in ("held_by", "units", "kinds", "sites"):
 def test_pages_are_linear_in_variables(sites):
     """F16: 6,000 variables took 13 seconds, and 256 kB of text five minutes."""
     told = in_child(WIDE, sites.place / "s0" / "feddbn_site.toml")
-    assert told.split() == ["held_by", "True", "units", "True", "kinds", "True", "sites", "True"]
+    assert told.split() == ["units", "True", "kinds", "True", "sites", "True"]
 
 
 def test_a_full_disk_is_answered_with_a_refusal_and_changes_nothing(tmp_path):

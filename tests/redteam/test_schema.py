@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from feddbn.core.statistics.survey import profile_length
-from feddbn.errors import ProtocolError, SiteRefused
+from feddbn.errors import ProtocolError
 from feddbn.federation.guards.study_plan import scope_of, tasks_of
 from feddbn.federation.sums.survey import AgreementQuestion, SurveyQuestion, survey_length
 from feddbn.runtime.store import STORE
@@ -113,26 +113,6 @@ def test_norms_of_units_are_told_with_noise_only(sites, liar):
     noisy.refused(norms(), "other-unit")
     noisy.malformed(norms("recording", per_octave=20_000), "per_octave")
     noisy.refused(norms("recording", of="gram.diagonal", diagonal=True), "other-norm")
-
-
-@pytest.mark.parametrize(
-    ("parameters", "more", "n"),
-    [
-        ({}, {"some_variables_may_be_missing": True}, ""),
-        (
-            {},
-            {
-                "some_variables_may_be_missing": True,
-                "held_by": {"x0": ("s0", "s1", "s2"), "x1": ("s1", "s2", "s3")},
-            },
-            2,
-        ),
-    ],
-)
-def test_entries_of_few_sites_are_refused_at_the_greeting(tmp_path, parameters, more, n):
-    sites = Consortium(tmp_path, spread(4, 3), by_rule("loss.rows", "loss.sums"))
-    with refused(SiteRefused, n, "min_sites_per_entry", code="few-sites-per-entry"):
-        Liar(sites, sites.study("pfdbnl", parameters, **more))
 
 
 def test_a_run_cannot_be_called_like_a_file_of_the_site(sites):

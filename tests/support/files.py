@@ -17,7 +17,7 @@ from feddbn.findings import Findings
 def doubts_of(data: Any, **read: Any) -> Findings:
     """What tables show by themselves."""
     layout = Layout(**read)
-    return doubts(read_all(data, layout, is_looked_at=True).sites, layout.kinds)
+    return doubts(read_all(data, layout).sites, layout.kinds)
 
 
 @contextmanager

@@ -33,13 +33,13 @@ from feddbn.federation.programs.residual_checks import ResidualReport, network_c
 from feddbn.federation.protocol.task import Federation, run_program
 from feddbn.federation.sums.prepare import AS_THEY_ARE
 from feddbn.federation.sums.treatment import AskedMoments, asked_moments_program
+from feddbn.interop.summary import Summary
 from feddbn.method_table import METHODS
 from feddbn.methods.base import DBNEstimator, in_process, learned_from, unwarned
 from feddbn.methods.fdbnl import PooledEstimator
 from feddbn.methods.latent import LatentDBN
 from feddbn.model.dbn import DBN
 from feddbn.model.graph import AncestralGraph
-from feddbn.model.summary import Summary
 from feddbn.results.remarks import (
     are_looked_at,
     fitted_network,

@@ -9,24 +9,23 @@ somewhere; each owner finds it at home with `feddbn site check`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from feddbn.core.arrays import BoolArray
-from feddbn.core.designs.cells import BoundedSite, mapped, site_profile
+from feddbn.core.designs.cells import BoundedSite, mapped
 from feddbn.core.statistics.diagnostics import slow_findings
+from feddbn.core.statistics.enough import ROWS_PER_COLUMN, rows_level
 from feddbn.core.statistics.moments import Moments, correlations
 from feddbn.core.statistics.survey import FEWEST_SITES
 from feddbn.data import SiteData, check_sites
-from feddbn.data.checks import ROWS_PER_COLUMN, rows_level
 from feddbn.data.described import layouts
 from feddbn.data.doubts import doubts
 from feddbn.data.layout import Layout
 from feddbn.data.read import aligned, read_all
-from feddbn.data.readings import StepTable
 from feddbn.errors import DataError, ParameterError
 from feddbn.federation.programs.oneshot import dependent_findings, first_look
 from feddbn.federation.protocol.task import Federation, Observer, run_program
@@ -42,15 +41,14 @@ from feddbn.findings import Finding, Findings, Level
 from feddbn.methods.base import DBNEstimator, learned_from, unwarned
 from feddbn.methods.oneshot import OneShotDBN
 from feddbn.results.identities import near_identities
-from feddbn.results.remarks import kinds_lose, loses_rows
+from feddbn.results.remarks import loses_rows
 
 __all__ = ["Look", "check", "check_data", "look_findings"]
 
 MANY_EMPTY = 0.3
 """From this share of empty cells on a check warns instead of noting it."""
-_EXPLAINS = ("text-cells", "undeclared-time", "shuffled-time", "glued", "constant", "empty-column")
+_EXPLAINS = ("undeclared-time", "shuffled-time", "glued", "constant", "empty-column")
 """What tables show because of which a fit may refuse them."""
-_THREE_FACTOR = 5.0
 _OTHER_UNITS = 0.5
 """Standard deviation over sites of the log of their scales; one site of four in kPa instead of mmHg makes .87, of ten .6."""
 _ALMOST = 1e-3
@@ -78,22 +76,15 @@ def check(data: Any, n_lags: int | str = 1, *, layout: Layout | None = None, **c
     [('own-courses', 'note')]
     """
     layout = Layout.of(layout, columns, "check")
-    every = layouts(data, layout)
-    kinds = {name: kind for one in every for name, kind in one.kinds.items()}
+    kinds = {name: kind for one in layouts(data, layout) for name, kind in one.kinds.items()}
     # What a fit warns of is among its findings.
     is_kind = any(kind.name != "continuous" for kind in kinds.values())
     look = unwarned(Look(n_lags, prepare=AS_THEY_ARE if is_kind else Prepare()))
-    names: tuple[str, ...] = every[0].variables or ()
     shown: list[Finding] = []
-    steps = None
     try:
-        read = read_all(data, layout, is_looked_at=True)
-        sites, steps = read.sites, read.steps
+        read = read_all(data, layout)
+        sites = read.sites
         shown = list(doubts(sites, kinds))
-        if any(one.code == "header" for one in shown):
-            # The columns' names are values then, and belong into no sentence.
-            return Findings(shown)
-        names = names or tuple(dict.fromkeys(name for site in sites.values() for name in site.variables))
         errors = {
             name: one for name, site in sites.items() if (one := _why_not(name, site, look._largest_lag))
         }
@@ -108,7 +99,7 @@ def check(data: Any, n_lags: int | str = 1, *, layout: Layout | None = None, **c
         found = _joined(shown, look.fit(kept), kept) if kept else shown
     except DataError as error:
         found = _explained(shown, _refusal(error))
-    return Findings([*found, *_limits(every, names), *_steps(steps)])
+    return Findings(found)
 
 
 def _why_not(name: str, site: SiteData, n_lags: int) -> DataError | None:
@@ -119,38 +110,6 @@ def _why_not(name: str, site: SiteData, n_lags: int) -> DataError | None:
     except DataError as error:
         return error
     return getattr(site, "refused", None)
-
-
-def _limits(every: Sequence[Layout], names: Iterable[str]) -> list[Finding]:
-    """Which limits hold for variables, at all sites."""
-    first = every[0].limits
-    common = (
-        name for name in names if name in first and all(one.limits.get(name) == first[name] for one in every)
-    )
-    limits = {name: list(first[name]) for name in common}
-    return [Finding("limits", "note", {"limits": limits}, tuple(limits))] if limits else []
-
-
-_STEPS_SHOWN = 6
-
-
-def _steps(table: StepTable | None) -> list[Finding]:
-    """What usual steps would keep of readings at irregular times, about the one that `freq="auto"` takes."""
-    if table is None:
-        return []
-    texts = table.texts
-    middle = 0 if table.best is None else table.best
-    first = max(min(middle - _STEPS_SHOWN // 2, len(texts) - _STEPS_SHOWN), 0)
-    rows = [
-        {
-            "step": texts[k],
-            "kept": float(table.kept[k]),
-            "filled": dict(zip(table.variables, map(float, table.filled[k]), strict=True)),
-        }
-        for k in range(first, min(first + _STEPS_SHOWN, len(texts)))
-    ]
-    cure = {} if table.best is None else {"freq": texts[table.best]}
-    return [Finding("steps", "note", {"steps": rows}, cure=cure)]
 
 
 class Look(OneShotDBN):
@@ -175,9 +134,6 @@ class Look(OneShotDBN):
 
 def _joined(shown: list[Finding], look: Look, sites: Mapping[str, SiteData]) -> Iterator[Finding]:
     """What tables show and what a fit says, each once; and where sums do not say it, where it is."""
-    if look.asked_ is not None and kinds_lose(look.asked_, len(look._variables)):
-        # No method is proposed that would lose rows or mistake levels.
-        shown = [one for one in shown if one.code != "kinds"]
     yield from shown
     told = {one.code for one in shown}
     yield from (one for one in look.findings_.single if one.code not in told)
@@ -195,9 +151,6 @@ def _joined(shown: list[Finding], look: Look, sites: Mapping[str, SiteData]) -> 
         computed = {name for one in look.findings_.of("near-identity") for name in one.about}
         yield from (one for one in _almost_dependent(moments, names) if not {*one.about} <= computed)
         yield from _far_cells(look.asked_, sites)
-        units = {(one.values["site"], name) for one in shown if one.code == "units" for name in one.about}
-        for one in _one_of_three(sites):
-            yield from [] if {(one.values["site"], name) for name in one.about} <= units else [one]
 
 
 def _far_cells(asked: AskedMoments, sites: Mapping[str, SiteData]) -> Iterator[Finding]:
@@ -230,28 +183,10 @@ def _almost_dependent(moments: Moments, variables: Sequence[str]) -> Iterator[Fi
             kept.append(j)
 
 
-def _one_of_three(sites: Mapping[str, SiteData]) -> Iterator[Finding]:
-    """Which of three sites may have other units: a fit compares sites from `FEWEST_SITES` on."""
-    if len(sites) != FEWEST_SITES - 1:
-        return
-    found = {name: site_profile(site, 0) for name, site in sites.items()}
-    profiles = [one[0][: len(sites[name].variables)] for name, one in found.items() if one is not None]
-    if len(profiles) < len(sites):
-        return
-    apart = np.stack(profiles) - np.median(profiles, axis=0)
-    for (name, site), logs in zip(sites.items(), apart, strict=True):
-        is_far = np.abs(logs) > np.log(_THREE_FACTOR)
-        if is_far.any():
-            largest = float(logs[np.argmax(np.abs(logs))])
-            values = {"site": name, "factor": float(np.exp(abs(largest))), "is_larger": largest > 0}
-            yield Finding("units", "warning", values, _picked(site.variables, is_far))
-
-
 def _refusal(error: DataError, **where: str) -> Finding:
     """A refusal, about the columns that it is because of."""
     parts = [part if isinstance(part, str) else part.plain for part in error.parts]
-    cell: dict[str, Any] = {name: error.values[name] for name in ("row", "cell") if name in error.values}
-    values = {"text": str(error), "parts": parts, "why": error.code, **where, **cell}
+    values: dict[str, Any] = {"text": str(error), "parts": parts, "why": error.code, **where}
     about: Any = error.values.get("columns", ())
     cure: Any = error.values.get("cure", {})
     return Finding("refused", "error", values, tuple(about), cure)
@@ -260,18 +195,15 @@ def _refusal(error: DataError, **where: str) -> Finding:
 def _explained(shown: list[Finding], refusal: Finding) -> list[Finding]:
     """What tables show and the refusal, unless something that they show explains it; that is the error then."""
     site = refusal.values.get("site")
-    if refusal.values["why"] == "readings":
-        # What its columns look like is explained.
-        return [*(one for one in shown if not {*one.about} & {*refusal.about}), refusal]
     because = [
         one
         for one in shown
         if one.code in _EXPLAINS and {*one.about} & {*refusal.about} and site in (None, one.values["site"])
     ]
-    cell = {name: refusal.values[name] for name in ("row", "cell") if refusal.values.get("cell")}
-    found = [
-        replace(one, level="error", values={**one.values, **cell}) if one in because else one for one in shown
-    ]
+    if refusal.values["why"] == "not-numeric":
+        # What its columns look like is a part of it.
+        return [*(one for one in shown if one not in because), refusal]
+    found = [replace(one, level="error") if one in because else one for one in shown]
     return found if because else [*found, refusal]
 
 

@@ -1,4 +1,4 @@
-"""The recording that a forecast goes on from: its last rows, its mean, and the times that come next."""
+"""The recording that a forecast goes on from: its last rows, and the times that come next."""
 
 from __future__ import annotations
 
@@ -17,12 +17,10 @@ from feddbn.data import Site
 from feddbn.data.described import described
 from feddbn.data.layout import Layout
 from feddbn.data.read import read_all
-from feddbn.data.roles import check_keys
 from feddbn.data.tables import plain_frame
-from feddbn.data.times import DECIMAL, Clock
+from feddbn.data.times import Clock
 from feddbn.errors import DataError, Given, ParameterError
 from feddbn.findings import Finding
-from feddbn.words import card
 
 __all__ = ["History", "read_history"]
 
@@ -35,8 +33,8 @@ class History:
     ----------
     rows
         (n, d) rows after its last gap, NaN where a cell is missing.
-    mean, n_rows
-        Mean of the present cells, and number of rows that have some.
+    n_rows
+        Number of rows that have a value.
     values, steps
         (m, d) all rows of the recording, also those before gaps, and their (m,) times in rows since the first.
     end
@@ -48,7 +46,6 @@ class History:
     """
 
     rows: FloatArray
-    mean: FloatArray
     n_rows: int
     n_empty: int
     values: FloatArray
@@ -58,28 +55,20 @@ class History:
     clock: Clock | None = None
     remarks: tuple[Finding, ...] = ()
 
-    def frame(self, variables: Sequence[str]) -> pd.DataFrame:
-        """Return all rows, one for every time step, with their times as index, or counted from 0 if they have none."""
-        rows = np.full((self.end + 1, len(variables)), np.nan)
-        rows[self.steps.astype(int)] = self.values
-        times = self.times(len(rows), -self.end)
-        return pd.DataFrame(rows, None if times is None else pd.Index(times), list(variables))
-
-    def times(self, steps: int, first: int = 1) -> list[Any] | None:
-        """Return the times of `steps` time steps from the first after the last row on, or None if they are not known."""
+    def times(self, steps: int) -> list[Any] | None:
+        """Return the times of the next `steps` time steps, or None if they are not known."""
         clock = self.clock
         if self.last is None or clock is None or clock.step is None:
             return None
-        ahead = [k * clock.step for k in range(first, first + steps)]
-        if clock.unit == "integer":
-            return [int(self.last) + k for k in ahead]
-        if clock.unit == "decimal":
-            return [round(float(self.last) + k / DECIMAL, 9) for k in ahead]
+        ahead = [k * clock.step for k in range(1, steps + 1)]
+        if clock.unit == "number":
+            times = [round(self.last + k, 9) for k in ahead]
+            return [int(one) if one == int(one) else one for one in times]
         if clock.unit == "month":
             ends = pd.offsets.MonthEnd(0) if self.last.is_month_end else pd.Timedelta(0)
-            return [self.last + pd.DateOffset(months=k) + ends for k in ahead]
+            return [self.last + pd.DateOffset(months=int(k)) + ends for k in ahead]
         if clock.unit == "business":
-            return [self.last + pd.offsets.BDay(k) for k in ahead]
+            return [self.last + pd.offsets.BDay(int(k)) for k in ahead]
         if clock.unit == "wall" and self.last.tz is not None:
             local = self.last.tz_localize(None)
             return [(local + pd.Timedelta(k, unit="ns")).tz_localize(self.last.tz) for k in ahead]
@@ -95,18 +84,12 @@ def read_history(
 ) -> History:
     """Return the end of one recording in a file or table; `layout` says how it is read, `cell_maps` its cells.
 
-    Of several recordings ``series="patient=p3"`` takes one: the rows that have p3 in the column patient. Without it, a file
-    whose other columns show that it holds several, or rows out of order, is refused.
+    Of several recordings ``series="patient=p3"`` takes one: the rows that have p3 in the column patient.
     """
     where = f"history={str(source)!r}" if isinstance(source, (str, PathLike)) else "history"
     source, layout = described(source, replace(layout or Layout(), variables=tuple(variables)))
     source = _of_series(source, layout, series)
-    if layout.needs_step:
-        raise ParameterError(
-            f"{where} has readings, which are averaged; give the step of the fit with {Given('freq')}, such as "
-            f"{Given('freq', '1h')}."
-        )
-    sites = read_all(source, layout, is_looked_at=True).sites
+    sites = read_all(source, layout).sites
     site = next(iter(sites.values()))
     assert isinstance(site, Site)
     if site.refused is not None:
@@ -114,15 +97,14 @@ def read_history(
     if len(sites) > 1 or len(list(site.recordings())) != 1:
         n = sum(len(list(one.recordings())) for one in sites.values())
         raise DataError(f"{where} holds {n} recordings; {_CHOOSE}.")
-    remarks = (*_other_columns(site, layout, where), *site.findings)
     (own,), (recording,) = site.recordings(), mapped(site, cell_maps).recordings()
-    rows, mean, n_rows, end = _end(recording, len(variables), where)
+    rows, n_rows, end = _end(recording, where)
     values, at = all_rows(recording)
     # Reading cuts empty rows at the end, but time has gone on.
     n_empty = own.end - end
     rows = np.concatenate([rows, np.full((n_empty, len(variables)), np.nan)])
     last = own.last if site.clock is not None and site.clock.step is not None else None
-    return History(rows, mean, n_rows, n_empty, values, at, own.end, last, site.clock, remarks)
+    return History(rows, n_rows, n_empty, values, at, own.end, last, site.clock, site.findings)
 
 
 _CHOOSE = f"give the rows of one recording, or say which with {Given('series', 'COLUMN=NAME')}"
@@ -148,33 +130,14 @@ def _of_series(source: Any, layout: Layout, series: str | None) -> Any:
     return frame[texts == name].drop(columns=column).reset_index(drop=True)
 
 
-def _end(recording: Recording, d: int, where: str) -> tuple[FloatArray, FloatArray, int, int]:
-    """Return the rows after the last gap, the mean and number of all rows, and at which time step the last of them is."""
+def _end(recording: Recording, where: str) -> tuple[FloatArray, int, int]:
+    """Return the rows after the last gap, the number of all that have a value, and at which time step the last of them is."""
     pieces: list[FloatArray] = []
-    total, count, n_rows, end = np.zeros(d), np.zeros(d), 0, -1
+    n_rows, end = 0, -1
     for block in recording.blocks():
-        is_there = ~np.isnan(block.values)
-        total, count = total + np.nansum(block.values, axis=0), count + is_there.sum(axis=0)
-        n_rows += int(is_there.any(axis=1).sum())
+        n_rows += int((~np.isnan(block.values)).any(axis=1).sum())
         pieces = [block.values] if block.starts_segment else [*pieces, block.values]
         end = (end + 1 if block.time is None else block.time) + len(block.values) - 1
     if not n_rows:
         raise DataError(f"{where} has no usable row; a forecast goes on from its last ones.")
-    return np.concatenate(pieces), total / np.maximum(count, 1), n_rows, end
-
-
-def _other_columns(site: Site, layout: Layout, where: str) -> tuple[Finding, ...]:
-    """Refuse a file whose other columns show several recordings or disorder; tell of a column that may be a time."""
-    assert layout.variables is not None
-    remarks = []
-    for found in [] if site.profile is None else check_keys(site.profile):
-        if set(found.about) <= set(layout.variables):
-            continue
-        if found.code in ("glued", "shuffled-time"):
-            raise DataError(
-                f"{where}: {card(found).detail} In the order of time, {_CHOOSE}.",
-                code=found.code,
-            )
-        if found.code == "undeclared-time" and layout.time is None:
-            remarks.append(Finding("may-be-time", "note", about=found.about, cure=found.cure))
-    return tuple(remarks)
+    return np.concatenate(pieces), n_rows, end

@@ -216,7 +216,6 @@ def _methods(study: Study) -> list[Method]:
 # What held-out rows cannot judge, and the value that leaves it out.
 _NOT_JUDGED = {
     "features": "linear",
-    "different_variables": False,
     "participation": 1,
 }
 

@@ -15,7 +15,6 @@ from feddbn.errors import FileError, InputError, ParameterError
 from feddbn.model.dbn import DBN
 from feddbn.results.result import FORMAT as RESULT_FORMAT
 from feddbn.results.result import Result, plain, read_json, write_json
-from feddbn.results.text import rows_of_errors
 from feddbn.sim.simulation import SimulatedFederation
 
 __all__ = [
@@ -27,7 +26,6 @@ __all__ = [
     "read_estimate",
     "read_network",
     "read_truth",
-    "rows_behind",
     "truth_of_sites",
     "write_truth",
 ]
@@ -109,12 +107,6 @@ def own_course(path: str | Path) -> dict[str, Any] | None:
         "degree": int(done.get("degree") or 0),
         "periods": tuple(float(period) for period in done.get("periods") or ()),
     }
-
-
-def rows_behind(path: str | Path) -> int | None:
-    """How many rows the weights of a result were learned from; None where that does not say how sure they are."""
-    stored = read_json(path)
-    return rows_of_errors(Result.from_dict(stored)) if stored.get("format") == RESULT_FORMAT else None
 
 
 def has_own_scales(path: str | Path) -> bool:

@@ -15,7 +15,7 @@ from feddbn.cli.printed import warnings_at_end
 from feddbn.cli.terminal import print_json, print_table, progress, say, tell
 from feddbn.errors import FileError, MissingExtra, ParameterError, reading
 from feddbn.findings import Finding, Findings
-from feddbn.words import Audience, card, counted, setting
+from feddbn.words import Audience, card, counted
 from feddbn.words.tables import findings_table
 
 if TYPE_CHECKING:
@@ -70,14 +70,8 @@ def simulate(
     n_recordings: Annotated[int, typer.Option(help="Recordings per site.")] = 1,
     effects: Annotated[
         str,
-        typer.Option(
-            help="Shape of the effects: linear, gp, spline, sigmoid, threshold, quadratic or mixed."
-        ),
+        typer.Option(help="Shape of the effects: linear, or gp, random smooth functions."),
     ] = "linear",
-    interactions: Annotated[
-        float,
-        typer.Option(help="Number of products of two lagged causes; below 1, number per lagged edge."),
-    ] = 0,
     kinds: Annotated[
         list[str] | None,
         typer.Option(
@@ -241,19 +235,6 @@ def print_findings(findings: Sequence[Finding], audience: Audience = "cli") -> N
     table = findings_table(findings, audience).rows
     rows = [(level, site, "\n".join(filter(None, [found, cure]))) for level, site, found, cure in table]
     print_table(["level", "site", "finding and cure"], rows, n_text=3)
-    for one in findings:
-        if one.code == "kinds" and audience == "cli":
-            # Lines of a table are cut; this one is to be copied.
-            say(f"If you agree: --method mixed {setting('kinds', one.cure['kinds'], 'cli')}")
-    for one in findings:
-        if one.code == "steps":
-            names = list(one.values["steps"][0]["filled"])
-            shares = [
-                (row["step"], *(f"{share:.0%}" for share in (row["kept"], *row["filled"].values())))
-                for row in one.values["steps"]
-            ]
-            say("Share of readings kept apart, and share of steps with a reading of each variable:")
-            print_table(["step", "kept apart", *names], shares)
     counts = {level: sum(row[0] == level for row in rows) for level in ("error", "warning", "note")}
     say(", ".join(counted(n, level) for level, n in counts.items() if n) + ".")
 

@@ -79,7 +79,6 @@ COMMANDS = {
     "report": Entry("use", "report", "Write a result as one HTML page.", _LEARN),
     "plot": Entry("use", "plot", "Draw a result as a figure.", _LEARN),
     "forecast": Entry("use", "forecast", "Forecast the time steps after a recording.", _LEARN),
-    "roots": Entry("use", "roots", "Say which variables an anomaly in a recording began in.", _LEARN),
     "effects": Entry("use", "effects", "Show how a change of one variable affects others.", _LEARN),
     "export": Entry("use", "export", "Write a network for other programs.", _LEARN),
     "federation": Entry("federation", "federation_app", "Set up a federation of sites.", _DEPLOY),

@@ -121,9 +121,6 @@ plot: gallery.md
 forecast: quickstart.md
   $ feddbn forecast result.json data/site-0.csv --steps 5
   $ feddbn forecast result.json data/site-0.csv --do x2=1   # hold x2 at 1
-roots: tutorials/plant.md#where-did-an-anomaly-begin
-  $ feddbn roots result.json data/site-0.csv --first 150 --last 160
-  $ feddbn roots result.json data/site-0.csv --first 150 --target x3
 effects: quickstart.md
   $ feddbn effects result.json x0            # on all others
   $ feddbn effects result.json x0 x3

@@ -242,7 +242,7 @@ _READING: dict[str, tuple[Any, str, str]] = {
     "freq": (
         str | None,
         "--freq",
-        'Time step between rows, such as 1 or "1h"; auto chooses one for readings.',
+        'Time step between rows, such as 1 or "1h".',
     ),
     "irregular": (
         str | None,
@@ -279,7 +279,7 @@ _READING: dict[str, tuple[Any, str, str]] = {
     "database": (
         str | None,
         "--database",
-        "Database for --sql: a DuckDB or SQLite file, or postgres:dbname=...",
+        "Database for --sql, as DuckDB attaches it: its own file, or of SQLite, or postgres:dbname=...",
     ),
 }
 """Fields of `feddbn.Layout` that are options: their type, how they are written, what they are for."""

@@ -1,4 +1,4 @@
-"""What is made of a network: ``feddbn report``, ``plot``, ``export``, ``forecast``, ``roots``, ``effects``."""
+"""What is made of a network: ``feddbn report``, ``plot``, ``export``, ``forecast``, ``effects``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from feddbn.results.result import Result
 
 
-__all__ = ["effects", "export", "forecast", "plot", "report", "roots"]
+__all__ = ["effects", "export", "forecast", "plot", "report"]
 
 
 def report(
@@ -100,7 +100,6 @@ class Kind(Enum):
     responses = "responses"
     effects = "effects"
     changes = "changes"
-    drift = "drift"
 
 
 def plot(
@@ -110,8 +109,7 @@ def plot(
         typer.Argument(
             help="graph: variables and arrows. time-series: graph unrolled over time. weights: heat maps. truth: true "
             "network above the estimate. convergence: over rounds. sites: shared and site-specific edges. responses: to a "
-            "shock. effects: curved ones, and those on counts and categories. changes: edges over time. "
-            "drift: weights over time."
+            "shock. effects: curved ones, and those on counts and categories. changes: edges over time."
         ),
     ] = Kind.graph,
     out: Annotated[
@@ -208,10 +206,7 @@ def _axes(
     found = stored_changes(result.diagnostics, result.parameters)
     needs(f"segments, which {result.method} does not have; use feddbn fit --method changing", found)
     assert found is not None
-    if kind is Kind.changes:
-        return report.plot_changes(found.networks, found.segments, unit=found.unit)
-    needs("weights that drift, and this result has none", len(found.courses))
-    return report.plot_drift(found.courses, unit=found.unit)
+    return report.plot_changes(found.networks, found.segments, unit=found.unit)
 
 
 class Form(Enum):
@@ -422,67 +417,6 @@ def _held(texts: list[str] | None, dbn: DBN) -> dict[str | int, float | str]:
     return held
 
 
-@reads_data("time", "names", "values", "freq", "irregular", "limits", "units", "sort", "jitter", "day_first")
-def roots(
-    network: Network,
-    history: Annotated[
-        Any,
-        typer.Argument(help="File of one recording, or a query (--sql): the anomaly and many rows before."),
-    ],
-    first: Annotated[
-        str,
-        typer.Option(
-            metavar="TIME", help="First row of the anomaly: its time, or without times its number, from 0 on."
-        ),
-    ],
-    last: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Its last row; the end of the file if left out.")
-    ] = None,
-    target: Annotated[
-        str | None,
-        typer.Option(metavar="VARIABLE", help="Explain the deviation of this variable, not of all."),
-    ] = None,
-    series: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMN=NAME",
-            help="If the file holds several recordings: use the one with this name in this column.",
-        ),
-    ] = None,
-    of: OfSite = None,
-    as_json: Json = False,
-    *,
-    read: Reading,
-) -> None:
-    """Say which variables an anomaly began in: those whose own noise is unusual, given their causes.
-
-    The share is how much of the deviation would be gone if the noise of a variable had been normal. Nothing leaves this
-    machine.
-    """
-    import numpy as np
-
-    from feddbn.analysis.truth import own_course, read_network, rows_behind
-    from feddbn.model.roots import window_of
-    from feddbn.model.trends import fit_trend
-
-    dbn = read_network(network, of)
-    past = _recording(network, dbn, history, read, series)
-    table, lost = past.frame(dbn.variables), own_course(network)
-    is_numbered = table.index.dtype.kind in "iuf"
-    ends = [
-        _number(text, option) if text is not None and is_numbered else text
-        for text, option in ((first, "--first"), (last, "--last"))
-    ]
-    if lost is not None:
-        begin, end = window_of(table, ends[0], ends[1])
-        outside = [k for k in range(len(table)) if not begin <= k < end]
-        trend = fit_trend(table.iloc[outside], lost["degree"], lost["periods"], times=outside)
-        table = table.sub(trend.at(np.arange(len(table), dtype=float)))
-        remark(f"note: rows outside the window tell this recording's own {_what(lost)}.")
-    told = dbn.root_causes(table, ends[0], ends[1], target, n_rows=None if of else rows_behind(network))
-    tell(as_json, told.to_dict(), str(told))
-
-
 def effects(
     network: Network,
     source: Annotated[str, typer.Argument(help="The variable that is changed.", show_default=False)],
@@ -491,10 +425,6 @@ def effects(
         typer.Argument(help="The affected variable; all variables if left out.", show_default=False),
     ] = None,
     horizon: Annotated[int, typer.Option(help="Number of time steps after the change.")] = 10,
-    through: Annotated[
-        str | None,
-        typer.Option(help="Mediators, separated by commas: only paths through them count as mediated."),
-    ] = None,
     at: Annotated[
         str | None,
         typer.Option(
@@ -512,7 +442,7 @@ def effects(
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Also write the table as CSV.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Show the total, direct and mediated effect on TARGET of raising SOURCE for one time step.
+    """Show the effect on TARGET, along all paths, of raising SOURCE for one time step.
 
     Without a TARGET: the largest effect on every variable, its time step, and the sum over all time steps. In networks with
     curves, counts or categories the effect depends on the value (--at, --by) and is simulated with fixed random numbers.
@@ -524,8 +454,7 @@ def effects(
     if target is None:
         table = _on_all(dbn, source, horizon, begin, step)
     else:
-        mediators = parse_variables(through)
-        table = dbn.effects(source, target, horizon, mediators, at=begin, by=step, random_state=0)
+        table = dbn.effects(source, target, horizon, at=begin, by=step, random_state=0)
     if out is not None:
         write_csv(table, out)
     if as_json:

@@ -404,5 +404,5 @@ def own_findings(path: Path, n_lags: int = 1) -> list[Finding]:
         # The data cannot be opened, which is said already.
         return []
     # Only a refusal keeps a site from taking part; everything else is for its owner to judge. Limits are told with variables.
-    told = [one for one in found if one.code not in ("refused", "limits", "beyond-limits")]
+    told = [one for one in found if one.code not in ("refused", "beyond-limits")]
     return [Finding("own-data", "note", {"finding": one.to_dict()}, one.about) for one in told]

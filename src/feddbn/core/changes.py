@@ -8,14 +8,6 @@
    anew, by dynamic programming again, until the cuts stay.
 3. The number of changes with the best total score is taken; each change has a price of its own, for its place.
 
-Drift: weights that change slowly, from the same moments of blocks:
-
-    w(t) = w_0 + sum_k w_k f_k(t),    f_k ramps up and down, a parabola and a cubic of time, one value in each block
-
-A column ``z f_k`` is constant times z within a block, so its products are sums over blocks of what is known already:
-drift needs no further sum. Columns of drift compete with those of steps in one regression per variable; with drift, cuts
-that it explains are taken back one by one while that pays.
-
 Two steps underneath:
 
     cuts     minimise  sum of cost[a, b] over consecutive ranges of blocks a..b-1    for every number of cuts
@@ -24,9 +16,8 @@ Two steps underneath:
 Edges are the same in all segments unless the evidence is for a difference: sparse differences by BIC.
 
 Theory of operation: the columns that a node may have are ``z_m 1[a <= segment < b]``: a variable at a lag, acting in some
-consecutive segments; where weights may drift also ``z_m f_k(t)``, f_k smooth functions of time that are public and take
-one value in each block. An edge that never changes is one column, one that appears or vanishes is one, one that changes
-its weight is two. Noise variances have runs of segments, too (r above), and so has the level: columns of the constant.
+consecutive segments. An edge that never changes is one column, one that appears or vanishes is one, one that changes its
+weight is two. Noise variances have runs of segments, too (r above), and so has the level: columns of the constant.
 Columns are selected with the variances fixed (weighted least squares), by adding, removing and exchanging them; then the
 variances and their runs follow, until nothing changes.
 """
@@ -114,13 +105,11 @@ class SegmentGrams:
     n
         (S,) rows.
     products
-        (S, K (q + 1), K (q + 1)): first those of the columns themselves, then of the columns times each function of time.
+        (S, q + 1, q + 1).
     origin, scale
         (q,).
     n_nodes
         Number of variables that may change.
-    n_functions
-        K, the constant among them.
     """
 
     n: FloatArray
@@ -128,12 +117,6 @@ class SegmentGrams:
     origin: FloatArray
     scale: FloatArray
     n_nodes: int
-    n_functions: int = 1
-
-    @property
-    def width(self) -> int:
-        """Number of columns ``[z, 1]``."""
-        return len(self.scale) + 1
 
     @classmethod
     def of(cls, segments: Sequence[Moments], n_nodes: int) -> SegmentGrams:
@@ -142,25 +125,6 @@ class SegmentGrams:
         scale = np.sqrt(np.maximum(np.diag(whole.scatter) / whole.n, 1e-300))
         products = np.stack([scaled_products(one, whole.mean, scale) for one in segments])
         return cls(np.array([one.n for one in segments]), products, whole.mean, scale, n_nodes)
-
-    @classmethod
-    def drifting(
-        cls, blocks: Sequence[Moments], cuts: Cuts, n_nodes: int, functions: FloatArray
-    ) -> SegmentGrams:
-        """Of the moments of each block, with (K, B) values of functions of time, of which the first is 1."""
-        whole = cls.of(blocks, n_nodes)
-        ranges = ranges_of(cuts, len(blocks))
-        products = np.stack(
-            [
-                sum(
-                    np.kron(np.outer(functions[:, k], functions[:, k]), whole.products[k])
-                    for k in range(a, b)
-                )
-                for a, b in ranges
-            ]
-        )
-        n = np.array([whole.n[a:b].sum() for a, b in ranges])
-        return cls(n, products, whole.origin, whole.scale, n_nodes, len(functions))
 
 
 def scaled_products(moments: Moments, origin: FloatArray, scale: FloatArray) -> FloatArray:
@@ -180,7 +144,7 @@ class NodeSteps:
     Attributes
     ----------
     weights
-        (S, K (q + 1)) weights of the columns, the last of each q + 1 that of the constant.
+        (S, q + 1) weights of the columns, the last one that of the constant.
     columns
         (m, a, b): which columns act in the segments a..b-1.
     variances
@@ -199,22 +163,6 @@ class NodeSteps:
     variance_cuts: tuple[int, ...]
     rss: FloatArray
     score: float
-    n_functions: int = 1
-
-    @property
-    def width(self) -> int:
-        """Number of columns ``[z, 1]``."""
-        return int(self.weights.shape[1]) // self.n_functions
-
-    @property
-    def drifting(self) -> set[int]:
-        """The columns of ``[z, 1]`` whose weights drift."""
-        return {m % self.width for m, _, _ in self.columns if m >= self.width}
-
-    @property
-    def differs(self) -> bool:
-        """Whether anything of this node changes or drifts."""
-        return bool(self.changes or self.drifting)
 
     @property
     def changes(self) -> set[int]:
@@ -233,22 +181,17 @@ class Limits:
         (column, segment): no difference of that column at the beginning of that segment.
     absent
         (column, segment): that column does not act in that segment.
-    steady
-        A column that does not drift.
     """
 
     unchanged: tuple[int, int] | None = None
     absent: tuple[int, int] | None = None
-    steady: int | None = None
 
-    def allow(self, column: tuple[int, int, int], width: int) -> bool:
-        """Whether a column (m, a, b) of ``[z, 1]``, `width` wide, may act in the segments a..b-1."""
+    def allow(self, column: tuple[int, int, int]) -> bool:
+        """Whether a column (m, a, b) may act in the segments a..b-1."""
         m, a, b = column
         if self.unchanged is not None and m == self.unchanged[0] and self.unchanged[1] in (a, b):
             return False
-        if self.absent is not None and m % width == self.absent[0] and a <= self.absent[1] < b:
-            return False
-        return self.steady is None or m < width or m % width != self.steady
+        return self.absent is None or m != self.absent[0] or not a <= self.absent[1] < b
 
 
 def fit_node(
@@ -297,20 +240,14 @@ class _Pool:
         limits: Limits,
     ) -> None:
         self.grams, self.node, self.price = grams, node, price
-        n_segments, width = len(grams.n), grams.width
-        constant = width - 1
+        n_segments, constant = len(grams.n), len(grams.scale)
         runs = [(a, b) for a in range(n_segments) for b in range(a + 1, n_segments + 1)]
         columns = [(constant, a, n_segments) for a in range(n_segments)]
         columns += [(m, a, b) for m in candidates for a, b in runs]
-        columns += [
-            (k * width + m, 0, n_segments)
-            for k in range(1, grams.n_functions)
-            for m in (constant, *candidates)
-        ]
-        self.columns = [column for column in columns if limits.allow(column, width)]
+        self.columns = [column for column in columns if limits.allow(column)]
         # A difference is one of many that could be: any node's, in any run of segments (as in the extended BIC).
-        further = 2.0 * float(np.log(grams.n_nodes * (len(runs) + grams.n_functions - 1)))
-        is_partial = np.array([(a, b) != (0, n_segments) or m >= width for m, a, b in self.columns])
+        further = 2.0 * float(np.log(grams.n_nodes * len(runs)))
+        is_partial = np.array([(a, b) != (0, n_segments) for _, a, b in self.columns])
         self.costs = price + further * is_partial
         whole = {(m, 0, n_segments) for m in (constant, *required)}
         self.always = [k for k, column in enumerate(self.columns) if column in whole]
@@ -380,7 +317,7 @@ class _Pool:
         fit = float(self.grams.n @ np.log(then))
         score = fit + float(self.costs[chosen].sum()) + self.price * len(cuts)
         columns = tuple(sorted(self.columns[k] for k in chosen))
-        return NodeSteps(weights, columns, then, cuts, rss, score, self.grams.n_functions)
+        return NodeSteps(weights, columns, then, cuts, rss, score)
 
     def _normal(
         self, variances: FloatArray, chosen: Sequence[int] | None = None
@@ -459,8 +396,6 @@ class Changing:
         Total criterion.
     scores
         The best total for 0, 1, 2, ... changes.
-    functions
-        (K, B) values of the functions of time that weights may follow, in each block; None: they do not drift.
     """
 
     cuts: Cuts
@@ -470,25 +405,18 @@ class Changing:
     score: float
     scores: tuple[float, ...] = ()
 
-    functions: FloatArray | None = None
-
     def network(self, s: int) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """(q, d) weights, (d,) intercepts and (d,) noise variances of a segment, in the units of the rows.
-
-        Where weights drift, those of its middle.
-        """
-        if self.functions is None:
-            return self._network(s, np.ones(1))
-        a, b = ranges_of(self.cuts, self.functions.shape[1])[s]
-        return self.network_at((a + b - 1) // 2)
-
-    def network_at(self, block: int) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """The same of a block."""
-        s = sum(cut <= block for cut in self.cuts)
-        return self._network(s, np.ones(1) if self.functions is None else self.functions[:, block])
+        """(q, d) weights, (d,) intercepts and (d,) noise variances of a segment, in the units of the rows."""
+        grams, d = self.grams, len(self.nodes)
+        C, constant, variances = np.zeros((len(grams.scale), d)), np.zeros(d), np.zeros(d)
+        for j, node in enumerate(self.nodes):
+            C[:, j] = node.weights[s, :-1] * grams.scale[j] / grams.scale
+            constant[j] = node.weights[s, -1] * grams.scale[j]
+            variances[j] = node.variances[s] * grams.scale[j] ** 2
+        return C, grams.origin[:d] + constant - grams.origin @ C, variances
 
     def losses(self, blocks: Sequence[Moments]) -> FloatArray:
-        """(S, B) twice the negative log-likelihood of each block in each segment; weights that drift are not meant."""
+        """(S, B) twice the negative log-likelihood of each block in each segment."""
         grams = self.grams
         loss = np.zeros((len(grams.n), len(blocks)))
         for b, block in enumerate(blocks):
@@ -509,16 +437,6 @@ class Changing:
         given = candidates_of(node, earlier, len(self.nodes), constraints)
         return fit_node(self.grams, node, *given, price, limits).score - self.nodes[node].score
 
-    def _network(self, s: int, values: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        grams, d = self.grams, len(self.nodes)
-        C, constant, variances = np.zeros((len(grams.scale), d)), np.zeros(d), np.zeros(d)
-        for j, node in enumerate(self.nodes):
-            weights = values @ node.weights[s].reshape(len(values), -1)
-            C[:, j] = weights[:-1] * grams.scale[j] / grams.scale
-            constant[j] = weights[-1] * grams.scale[j]
-            variances[j] = node.variances[s] * grams.scale[j] ** 2
-        return C, grams.origin[:d] + constant - grams.origin @ C, variances
-
 
 def candidates_of(
     j: int, earlier: frozenset[int], d: int, constraints: EdgeConstraints
@@ -533,31 +451,20 @@ class SegmentFits:
     """Fits of one segmentation in any order; what a node has depends on who comes before it alone."""
 
     def __init__(
-        self,
-        blocks: Sequence[Moments],
-        cuts: Cuts,
-        constraints: EdgeConstraints,
-        learner: CutLearner,
-        functions: FloatArray | None = None,
+        self, blocks: Sequence[Moments], cuts: Cuts, constraints: EdgeConstraints, learner: CutLearner
     ) -> None:
         d = constraints.d
         self.d, self.cuts, self.constraints, self.learner = d, cuts, constraints, learner
-        self.functions = functions
         self.segments = [merged(blocks[a:b]) for a, b in ranges_of(cuts, len(blocks))]
-        if functions is None:
-            self.grams = SegmentGrams.of(self.segments, d)
-        else:
-            self.grams = SegmentGrams.drifting(blocks, cuts, d, functions)
+        self.grams = SegmentGrams.of(self.segments, d)
         self._known: dict[tuple[int, frozenset[int]], NodeSteps] = {}
 
     def of(self, order: tuple[int, ...]) -> Changing:
         """The fit within an order."""
         log_n = float(np.log(self.grams.n.sum()))
         nodes = [self._node(j, frozenset(order[: order.index(j)]), log_n) for j in range(self.d)]
-        # That there is drift at all costs as much as a change.
-        n_changes = len(self.cuts) + any(node.drifting for node in nodes)
-        score = sum(node.score for node in nodes) + n_changes * self.learner.change_price * log_n
-        return Changing(self.cuts, order, tuple(nodes), self.grams, score, functions=self.functions)
+        score = sum(node.score for node in nodes) + len(self.cuts) * self.learner.change_price * log_n
+        return Changing(self.cuts, order, tuple(nodes), self.grams, score)
 
     def _node(self, j: int, earlier: frozenset[int], log_n: float) -> NodeSteps:
         if (j, earlier) not in self._known:
@@ -570,7 +477,7 @@ class SegmentFits:
 
         Neighbours have two neighbours exchanged; if it is to be thorough, also the ends of an edge, wherever they are.
         """
-        is_better = len(self.segments) > 1 or self.functions is not None
+        is_better = len(self.segments) > 1
         while is_better:
             is_better = False
             now = best.order
@@ -590,8 +497,8 @@ class SegmentFits:
         """Orders in which an edge to or from a node that changes would go the other way."""
         moves = []
         for j, node in enumerate(found.nodes):
-            for i in sorted({m % node.width for m, _, _ in node.columns if m % node.width < self.d}):
-                if node.differs or found.nodes[i].differs:
+            for i in sorted({m for m, _, _ in node.columns if m < self.d}):
+                if node.changes or found.nodes[i].changes:
                     rest = [k for k in found.order if k != j]
                     place = rest.index(i)
                     moves.append((*rest[:place], j, *rest[place:]))
@@ -653,8 +560,6 @@ class CutLearner:
         Fewest rows of a segment.
     change_price
         What each change costs besides, in units of ``log(n)``.
-    drift
-        Whether weights may drift slowly.
     """
 
     max_changes: int = 5
@@ -662,14 +567,10 @@ class CutLearner:
     noise_variance: str = "auto"
     shortest: float = 0.0
     change_price: float = 2.0
-    drift: bool = True
 
     def learn(self, gram: Sequence[Moments], limits: EdgeConstraints, rng: np.random.Generator) -> Changing:
-        """Return the segments of consecutive blocks of time, and what differs between them or drifts."""
-        search = _CutSearch(self, gram, limits)
-        found = search.run(rng)
-        drifting = search.drifting(found) if self.drift else None
-        return found if drifting is None else replace(drifting, scores=found.scores)
+        """Return the segments of consecutive blocks of time, and what differs between them."""
+        return _CutSearch(self, gram, limits).run(rng)
 
 
 class _CutSearch:
@@ -678,12 +579,10 @@ class _CutSearch:
     def __init__(self, learner: CutLearner, blocks: Sequence[Moments], limits: EdgeConstraints) -> None:
         self.learner, self.blocks, self.limits = learner, blocks, limits
 
-    def fits(
-        self, cuts: Cuts, blocks: Sequence[Moments] | None = None, functions: FloatArray | None = None
-    ) -> SegmentFits:
+    def fits(self, cuts: Cuts, blocks: Sequence[Moments] | None = None) -> SegmentFits:
         """Fits of one segmentation, of all blocks or of others in their place."""
         given = self.blocks if blocks is None else blocks
-        return SegmentFits(given, cuts, self.limits, self.learner, functions)
+        return SegmentFits(given, cuts, self.limits, self.learner)
 
     def run(self, rng: np.random.Generator) -> Changing:
         """The best cuts, and what differs between them."""
@@ -749,31 +648,6 @@ class _CutSearch:
             best = moved
         return best
 
-    def drifting(self, found: Changing) -> Changing | None:
-        """A better explanation with weights that drift, and as few cuts as that needs; None if there is none."""
-        counts = [block.n for block in self.blocks]
-        if sum(n > 0 for n in counts) < _FEWEST_BLOCKS:
-            return None
-        functions = time_functions(counts)
-
-        def fits(cuts: Cuts) -> SegmentFits:
-            return self.fits(cuts, functions=functions)
-
-        best = fits(found.cuts).of(found.order)
-        while best.cuts:
-            fewer = [tuple(cut for cut in best.cuts if cut != gone) for gone in best.cuts]
-            # Of two steps that stand for one slow course, each may need the other.
-            tried = [fits(cuts).of(best.order) for cuts in dict.fromkeys([*fewer, ()])]
-            other = min(tried, key=lambda one: one.score)
-            if other.score >= best.score:
-                break
-            best = other
-        if not any(node.drifting for node in best.nodes):
-            return None
-        best = fits(best.cuts).improved(best, thorough=True)
-        is_drift = any(node.drifting for node in best.nodes)
-        return best if is_drift and best.score < found.score else None
-
 
 def _used(found: Changing) -> Cuts:
     """The cuts at which something differs."""
@@ -809,22 +683,3 @@ def _dealt(blocks: Sequence[Moments], found: Changing, shortest: float) -> Cuts:
         origins.append(np.argmin(total, axis=0))
         best = total.min(axis=0)
     return traced_back(origins, len(best) - 1) if np.isfinite(best[-1]) else found.cuts
-
-
-_FEWEST_BLOCKS = 8
-"""With fewer blocks slow courses and steps are the same."""
-
-
-def time_functions(rows: Sequence[float]) -> FloatArray:
-    """(5, B) values in each block: 1, a ramp from 0 to 1, one from 1 to 0, and a parabola and a cubic with mean square 1.
-
-    An edge that appears or vanishes little by little is one ramp, as one that does so at once is one step. The parabola has
-    no part in a line over the `rows` of the blocks, the cubic none in a parabola.
-    """
-    n = np.asarray(rows, dtype=np.float64)
-    times = np.linspace(-1.0, 1.0, len(n))
-    powers, root = times[:, None] ** np.arange(4), np.sqrt(n / n.sum())[:, None]
-    # Gram-Schmidt with the rows as weights; blocks without any get values, too.
-    basis, _ = np.linalg.qr(root * powers)
-    bent = powers @ np.linalg.lstsq(root * powers, basis, rcond=None)[0][:, 2:]
-    return np.stack([np.ones(len(n)), (1 + times) / 2, (1 - times) / 2, *(bent * np.sign(bent[-1])).T])

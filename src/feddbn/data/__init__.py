@@ -5,11 +5,11 @@ May import: core and below.
 """
 
 from feddbn.core.designs.recordings import SiteData
-from feddbn.data.checks import check_sites, check_variances, summary
+from feddbn.data.checks import check_sites, summary
 from feddbn.data.layout import ROW_TIMES
-from feddbn.data.plausible import PLAUSIBLE
 from feddbn.data.read import read_site, read_sites
 from feddbn.data.site import Recording, Site
+from feddbn.data.sources import PLAUSIBLE
 from feddbn.data.tables import SqlTable, batches
 
 __all__ = [
@@ -21,7 +21,6 @@ __all__ = [
     "SqlTable",
     "batches",
     "check_sites",
-    "check_variances",
     "read_site",
     "read_sites",
     "summary",

@@ -9,30 +9,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from feddbn.core.arrays import FloatArray, rows_in_cache
+from feddbn.core.arrays import FloatArray
 from feddbn.core.kinds import Kind
 from feddbn.data.kinds import refuse_misfits
-from feddbn.data.times import ways_of_dates
+from feddbn.data.times import are_dates
 from feddbn.errors import DataError, Given
 
-__all__ = ["Cells", "names_of_keys", "positions", "read_cells", "with_levels"]
-
-_LONG = 4096
-
-
-@dataclass(frozen=True)
-class Cells:
-    """Some rows: values (n, k), NaN where a cell is empty or no number; columns that hold text; what is wrong with some."""
-
-    values: FloatArray
-    texts: Mapping[int, pd.Series]
-    errors: Mapping[int, DataError]
+__all__ = ["names_of_keys", "positions", "read_cells", "with_levels"]
 
 
 def with_levels(kinds: Mapping[str, Kind]) -> dict[str, Kind]:
@@ -55,36 +44,42 @@ def positions(column: pd.Series, kind: Kind) -> tuple[FloatArray, str | None]:
     return places[codes], strange
 
 
-def read_cells(frame: pd.DataFrame, columns: Sequence[str], kinds: Mapping[str, Kind], where: str) -> Cells:
-    """Return the cells of some columns; the index of the frame has the numbers of its rows."""
-    chosen = frame if frame.columns.tolist() == list(columns) else frame[list(columns)]
+def read_cells(
+    frame: pd.DataFrame, columns: Sequence[str], kinds: Mapping[str, Kind], where: str
+) -> tuple[FloatArray, dict[int, pd.Series], list[DataError]]:
+    """Return (n, k) cells, NaN where one is empty or no number; columns that hold text; and what is wrong with them.
+
+    The index of the frame numbers its rows.
+    """
+    names = list(columns)
+    chosen = frame if frame.columns.tolist() == names else frame[names]
     own = {name: kind for name, kind in kinds.items() if name in columns}
     texts: dict[int, pd.Series] = {}
-    errors: dict[int, DataError] = {}
-    if not with_levels(own) and all(_is_plain(dtype) for dtype in chosen.dtypes):
-        values = _plain(chosen)
+    errors: list[DataError] = []
+    if not with_levels(own) and all(
+        isinstance(one, np.dtype) and one.kind in "fiub" for one in chosen.dtypes
+    ):
+        values = np.array(chosen.to_numpy(dtype=np.float64), order="C")
     else:
         values = np.empty(chosen.shape)
-        for j, name in enumerate(columns):
+        for j, name in enumerate(names):
             column = chosen[name]
             if name in with_levels(own):
                 values[:, j], strange = positions(column, own[name])
-                if strange is not None:
-                    errors[j] = _no_level(column, own[name], strange, where)
+                errors += [] if strange is None else [_no_level(column, own[name], strange, where)]
             elif _is_number(column):
                 numbers = column.astype(np.float64) if column.dtype == object else pd.to_numeric(column)
                 values[:, j] = numbers.to_numpy(dtype=np.float64, na_value=np.nan)
             else:
                 numbers = pd.to_numeric(column.astype(object), errors="coerce")
                 values[:, j], texts[j] = numbers.to_numpy(dtype=np.float64), column
-                errors[j] = _no_number(column, where)
+    errors += [_no_numbers([*texts.values()], where)] if texts else []
     for name, kind in own.items():
-        j = list(columns).index(name)
         try:
-            refuse_misfits(values[:, j], name, kind, where)
+            refuse_misfits(values[:, names.index(name)], name, kind, where)
         except DataError as error:
-            errors.setdefault(j, error)
-    return Cells(values, texts, errors)
+            errors.append(error)
+    return values, texts, errors
 
 
 def _is_number(column: pd.Series) -> bool:
@@ -96,24 +91,6 @@ def _is_number(column: pd.Series) -> bool:
     return pd.api.types.infer_dtype(column, skipna=True) in ("decimal", "boolean")
 
 
-def _is_plain(dtype: object) -> bool:
-    return isinstance(dtype, np.dtype) and dtype.kind in "fiub"
-
-
-def _plain(frame: pd.DataFrame) -> FloatArray:
-    """(n, d) numbers of plain columns; those of a long table are copied some rows of all of them at a time."""
-    n, d = frame.shape
-    if n < _LONG:
-        return np.array(frame.to_numpy(dtype=np.float64), order="C")
-    values, at_once = np.empty((n, d)), rows_in_cache(d)
-    columns = [frame.iloc[:, j].to_numpy() for j in range(d)]
-    for start in range(0, n, at_once):
-        rows = slice(start, start + at_once)
-        for j, column in enumerate(columns):
-            values[rows, j] = column[rows]
-    return values
-
-
 def _no_level(column: pd.Series, kind: Kind, strange: str, where: str) -> DataError:
     levels = ", ".join(map(repr, kind.levels))
     return DataError(
@@ -122,38 +99,32 @@ def _no_level(column: pd.Series, kind: Kind, strange: str, where: str) -> DataEr
     )
 
 
-def _no_number(column: pd.Series, where: str) -> DataError:
-    """What to say of a column that is not numeric: a cell among numbers that is none, and what may be done."""
+def _no_numbers(columns: Sequence[pd.Series], where: str) -> DataError:
+    """What to say of columns that are not numeric, first of dates: a cell that is none, and what may be done."""
+    dates = [column for column in columns if are_dates(column)]
+    column = (dates or columns)[0]
+    more = f" (and {len(columns) - 1} more)" if len(columns) > 1 else ""
+    said = f"{where} has column {column.name!r}{more}, which"
+    about: dict[str, Any] = {"columns": tuple(str(one.name) for one in columns)}
+    if dates:
+        about["cure"] = {"time": str(column.name)}
+        said += f" holds dates; give {Given('time', str(column.name))} if it is the time of the rows, or leave it out with "
+        return DataError(f"{said}{Given('variables')}.", code="not-numeric", **about)
     texts = column.dropna().astype(str)
     strange = texts[pd.to_numeric(texts, errors="coerce").isna()]
-    cell, row = (str(strange.iloc[0])[:30], int(strange.index[0])) if len(strange) else ("", -1)
-    ways = ways_of_dates(column)
-    if ways:
-        how = " or ".join(f"{Given('day_first', way)}" for way in ways if way is not None)
-        return DataError(
-            f"{where} has column {column.name!r}, which holds dates; give {Given('time', str(column.name))}"
-            f"{' and ' if how else ''}{how} if it is the time of the rows, or leave it out with "
-            f"{Given('variables')}.",
-            code="not-numeric",
-            columns=(str(column.name),),
-        )
-    at, cure = "", f"declare its levels with {Given('kinds')} for a method that knows kinds (MixedDBN)"
-    has_comma = re.fullmatch(r"\s*[-+]?[\d.]*,\d+\s*", cell) is not None
-    if has_comma or 0 < len(strange) < len(texts):
-        at = f": row {row} (counted from 0) has {cell!r}"
+    cure = f"declare its levels with {Given('kinds')} for a method that knows kinds (MixedDBN)"
+    said += " is not numeric"
+    is_comma = len(strange) and re.fullmatch(r"\s*[-+]?[\d.]*,\d+\s*", strange.iloc[0])
+    if is_comma or 0 < len(strange) < len(texts):
+        about |= {"row": int(strange.index[0]), "cell": strange.iloc[0][:30]}
+        said += f": row {about['row']} (counted from 0) has {about['cell']!r}"
         cure = (
             f"give {Given('decimal', ',')} if that is a decimal comma"
-            if has_comma
+            if is_comma
             else "leave such cells empty"
         )
-    return DataError(
-        f"{where} has column {column.name!r}, which is not numeric{at}; {cure}, leave it out with {Given('variables')}, "
-        f"or name its role with {Given('site')}, {Given('series')} or {Given('time')}.",
-        code="not-numeric",
-        columns=(str(column.name),),
-        row=row,
-        cell=cell,
-    )
+    said += f"; {cure}, leave it out with {Given('variables')}, or name its role with {Given('site')}, {Given('series')} or "
+    return DataError(f"{said}{Given('time')}.", code="not-numeric", **about)
 
 
 def names_of_keys(column: pd.Series, argument: str, where: str) -> NDArray[np.object_]:

@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 import pandas as pd
 
-from feddbn.core.arrays import FloatArray, may_lack_cells
+from feddbn.core.arrays import may_lack_cells
 from feddbn.core.designs.recordings import Block, SiteData, complete_blocks
-from feddbn.errors import DataError, Given
-from feddbn.findings import Level
+from feddbn.errors import DataError
 from feddbn.settings import whole
 
-__all__ = [
-    "ROWS_PER_COLUMN",
-    "check_sites",
-    "check_variances",
-    "rows_doubt",
-    "rows_level",
-    "summary",
-]
-
-ROWS_PER_COLUMN = 10.0
-"""With fewer rows for each column a regression on all of them is mostly chance."""
+__all__ = ["check_sites", "summary"]
 
 
 def check_sites(sites: Mapping[str, SiteData], n_lags: int, min_sites: int = 1) -> None:
@@ -45,97 +34,33 @@ def check_sites(sites: Mapping[str, SiteData], n_lags: int, min_sites: int = 1) 
     """
     whole(0).check("n_lags", n_lags)
     if len(sites) < min_sites:
-        raise DataError(
-            f"data has {len(sites)} site{'' if len(sites) == 1 else 's'}; this needs at least {min_sites}."
-        )
-    variables: tuple[str, ...] | None = None
+        raise DataError(f"data has too few sites ({len(sites)}); this needs at least {min_sites}.")
+    first, reference = next(((name, tuple(site.variables)) for name, site in sites.items()), ("", ()))
     for name, site in sites.items():
-        if variables is not None and tuple(site.variables) != variables:
+        if tuple(site.variables) != reference:
             raise DataError(
-                f"site {name!r} has other variables, or another order of them, than site "
-                f"{next(iter(sites))!r}; "
-                "pass the data through feddbn.data.read_sites, which aligns them."
+                f"site {name!r} has other variables, or another order of them, than site {first!r}; pass the data through "
+                "feddbn.data.read_sites, which aligns them."
             )
-        variables = tuple(site.variables)
-        longest = _longest_segment(site, enough=n_lags + 1)
-        if longest <= n_lags:
-            rows = (
-                f"only {longest} row{'' if longest == 1 else 's'} in its longest segment"
-                if longest
-                else "no usable row"
-            )
+        longest = 0
+        for length in _lengths(site):
+            longest = max(longest, length)
+            if longest > n_lags:
+                break
+        else:
             raise DataError(
-                f"site {name!r} has {rows}; n_lags={n_lags} needs at least {n_lags + 1}: lower n_lags, fill "
-                "its gaps, "
-                "or leave the site out."
+                f"site {name!r} has only {longest} rows in its longest segment; n_lags={n_lags} needs at least {n_lags + 1}: "
+                "lower n_lags, fill its gaps, or leave the site out."
             )
 
 
-def _longest_segment(site: SiteData, enough: int) -> int:
-    longest = 0
+def _lengths(site: SiteData) -> Iterator[int]:
+    """Yield how many rows of its segment there are up to each block."""
     for recording in site.recordings():
         length = 0
         for block in recording.blocks():
             length = len(block.values) + (0 if block.starts_segment else length)
-            longest = max(longest, length)
-            if longest >= enough:
-                return longest
-    return longest
-
-
-def check_variances(
-    variables: Sequence[str], variances: FloatArray, means: FloatArray | None = None, rtol: float = 1e-13
-) -> None:
-    """Raise DataError if a variable is constant over the whole federation.
-
-    Takes sums only: a variance counts as zero if it is at most ``rtol * mean**2``, which is what rounding
-    leaves of a constant when a variance is computed from totals of squares.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from feddbn.data import check_variances
-    >>> check_variances(["x", "y"], np.array([1.0, 0.0]))
-    Traceback (most recent call last):
-        ...
-    feddbn.errors.DataError: variable 'y' is constant over all sites, so no edge can be learned; leave it out with variables=.
-    """
-    floor = 0.0 if means is None else rtol * np.square(means)
-    constant = [name for name, flat in zip(variables, ~(np.asarray(variances) > floor), strict=True) if flat]
-    if constant:
-        many = len(constant) > 1
-        more = f" and {len(constant) - 10} more" if len(constant) > 10 else ""
-        names = ", ".join(map(repr, constant[:10])) + more
-        raise DataError(
-            f"variable{'s' if many else ''} {names} {'are' if many else 'is'} constant over all sites, so no edge can "
-            f"be learned; leave {'them' if many else 'it'} out with {Given('variables')}.",
-            columns=tuple(constant),
-        )
-
-
-def rows_level(usable: float, columns: int) -> Level:
-    """Return how much a number of usable rows matters for so many columns of a lagged row (variables now and at each lag).
-
-    "error": no more rows than columns, which explain each other exactly, whatever the data. "warning": fewer than
-    `ROWS_PER_COLUMN` for each. "note": enough.
-
-    Examples
-    --------
-    >>> [rows_level(usable, 8) for usable in (8, 79, 80)]
-    ['error', 'warning', 'note']
-    """
-    if usable <= columns:
-        return "error"
-    return "warning" if usable < ROWS_PER_COLUMN * columns else "note"
-
-
-def rows_doubt(usable: float, columns: int) -> float:
-    """Return how far too few rows speak against all edges: 1 up to two rows a column, 0 from five on.
-
-    Pure noise of 4 variables at lag 1, three sites, six seeds, edges shown in all: 28 with 9 rows for 8 columns, 17 with 12,
-    2 with 15.
-    """
-    return float(np.clip((5.0 - usable / columns) / 3.0, 0.0, 1.0))
+            yield length
 
 
 def summary(sites: Mapping[str, SiteData], n_lags: int = 0) -> pd.DataFrame:
@@ -148,8 +73,6 @@ def summary(sites: Mapping[str, SiteData], n_lags: int = 0) -> pd.DataFrame:
     missing_percent
         Share of the cells of the kept rows that are empty; 0 if rows were read with ``missing="drop"``.
 
-    Reads every site once, streamed ones in batches.
-
     Examples
     --------
     >>> import numpy as np
@@ -158,28 +81,23 @@ def summary(sites: Mapping[str, SiteData], n_lags: int = 0) -> pd.DataFrame:
     {'a': 4, 'b': 7}
     """
     whole(0).check("n_lags", n_lags)
-    table = []
+    table = {}
     for name, site in sites.items():
-        every, complete = _Count(n_lags), _Count(n_lags)
-        n_recordings = 0
+        every, complete, n_recordings = _Count(n_lags), _Count(n_lags), 0
         for recording in site.recordings():
             n_recordings += 1
-            for block in complete_blocks(every.watch(recording.blocks())):
-                complete.add(block)
-        dropped = int(getattr(site, "n_dropped_rows", 0))
-        percent = 100.0 * every.n_missing / max(every.n_rows * len(site.variables), 1)
-        counts = (every.n_segments, every.n_rows, every.n_usable, dropped, complete.n_usable, percent)
-        table.append((name, n_recordings, *counts))
-    columns = [
-        "recordings",
-        "segments",
-        "rows",
-        "usable_rows",
-        "dropped_rows",
-        "complete_rows",
-        "missing_percent",
-    ]
-    return pd.DataFrame(table, columns=["site", *columns]).set_index("site")
+            for _ in complete.watch(complete_blocks(every.watch(recording.blocks()))):
+                pass
+        table[name] = {
+            "recordings": n_recordings,
+            "segments": every.n_segments,
+            "rows": every.n_rows,
+            "usable_rows": every.n_usable,
+            "dropped_rows": int(getattr(site, "n_dropped_rows", 0)),
+            "complete_rows": complete.n_usable,
+            "missing_percent": 100.0 * every.n_missing / max(every.n_rows * len(site.variables), 1),
+        }
+    return pd.DataFrame.from_dict(table, orient="index").rename_axis("site")
 
 
 class _Count:
@@ -189,18 +107,12 @@ class _Count:
         self.n_segments = self.n_rows = self.n_usable = self.n_missing = 0
         self._n_lags, self._length = n_lags, 0
 
-    def add(self, block: Block) -> None:
-        n = len(block.values)
-        if block.starts_segment:
-            self.n_segments += 1
-            self._length = 0
-        before = max(self._length - self._n_lags, 0)
-        self._length += n
-        self.n_usable += max(self._length - self._n_lags, 0) - before
-        self.n_rows += n
-
     def watch(self, blocks: Iterable[Block]) -> Iterator[Block]:
         for block in blocks:
-            self.add(block)
+            before = 0 if block.starts_segment else self._length
+            self._length = before + len(block.values)
+            self.n_segments += block.starts_segment
+            self.n_rows += len(block.values)
+            self.n_usable += max(self._length - self._n_lags, 0) - max(before - self._n_lags, 0)
             self.n_missing += int(np.isnan(block.values).sum()) if may_lack_cells(block.values) else 0
             yield block

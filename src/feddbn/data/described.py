@@ -7,7 +7,6 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import fields, replace
-from fnmatch import fnmatch
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -31,26 +30,22 @@ def descriptions(folder: Path) -> list[Path]:
 
 def left_out(folder: Path) -> list[str]:
     """Return the names of data files and folders of data files that none of the descriptions in a folder names."""
-    named: list[str] = []
+    named: set[Path] = set()
     for path in descriptions(folder):
         found = located(_read(path)["data"], folder, f"file {str(path)!r}")
-        texts = (
-            re.findall(r"""['"]([^'"]+)['"]""", found.query) if isinstance(found, SqlTable) else [str(found)]
-        )
+        # A query may name several files, also by patterns.
+        texts = re.findall(r"'([^']+)'", found.query) if isinstance(found, SqlTable) else [found]
         for text in texts:
-            target = Path(os.path.normpath(folder / text))
-            named += map(str, (target, *target.parents))
-    inside = [Path(os.path.normpath(one)) for one in (*data_files(folder), *data_folders(folder))]
-    return [
-        one.name for one in inside if not any(str(one) == name or fnmatch(str(one), name) for name in named)
-    ]
+            first = os.path.relpath(folder / text, folder).partition(os.sep)[0]
+            named |= {*folder.glob("*" if first == "." else first)}
+    return [one.name for one in (*data_files(folder), *data_folders(folder)) if one not in named]
 
 
 def layouts(data: Any, layout: Layout) -> list[Layout]:
     """Return how data are read: one layout, or one for each file of a folder that describes data."""
     is_folder = isinstance(data, (str, PathLike)) and Path(data).is_dir()
-    found = [described(one, layout)[1] for one in (descriptions(Path(data)) if is_folder else [data])]
-    return found or [layout]
+    told = descriptions(Path(data)) if is_folder else [data]
+    return [described(one, layout)[1] for one in told] or [layout]
 
 
 def described(value: Any, layout: Layout) -> tuple[Any, Layout]:

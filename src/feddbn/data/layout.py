@@ -8,43 +8,29 @@ that something was refused, and no more.
 from __future__ import annotations
 
 import codecs
-import re
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.kinds import Kind
-from feddbn.data.cells import with_levels
 from feddbn.data.kinds import read_kinds
-from feddbn.data.sources import Change, Source, changed, read_limits, read_sources, read_units
-from feddbn.data.times import Clock, Freq, check_jitter, parse_freq
+from feddbn.data.sources import Change, changed, read_limits, read_units, read_variables
+from feddbn.data.times import Clock, Freq, clock_of
 from feddbn.errors import DataError, Given, ParameterError
-from feddbn.settings import Rule, Settings, flag, nothing, setting, text, word
+from feddbn.settings import Rule, Settings, flag, nothing, number, setting, text, word
 
 __all__ = [
     "ROW_TIMES",
     "Layout",
     "quoted",
-    "refuse_values",
     "unnamed",
 ]
 
 
-def _declared_kinds(kinds: Mapping[str, object] | None) -> dict[str, Kind]:
-    """Kinds by variable from what a user says; whether there are such variables is not known yet."""
-    names = tuple(kinds) if isinstance(kinds, Mapping) else ()
-    return dict(zip(names, read_kinds(kinds, names), strict=True))
-
-
-MISSING = ("drop", "keep", "error")
-"""What can be done about missing cells."""
-IRREGULAR = ("refuse", "average")
-"""What can be done about times that are not equally far apart."""
 ROW_TIMES = "@time"
 """As a label: the times of rows, from whichever column or index they come; they have to be dates."""
 
@@ -112,8 +98,7 @@ class Layout(Settings):
         _anything("a step"),
         'Expected time step between rows: a number, or text such as "1h", "D", "MS". By default each site\'s most common '
         "step, which must be the same for all sites. A larger step starts a new segment; a smaller one is an error. If "
-        'readings are averaged, "auto" or None chooses the largest usual step (1 s to 7 days; 1, 2, 5, 10 and so on) that '
-        "keeps four fifths of all readings separate, and reports it.",
+        "readings are averaged, the step in which they are.",
     )
     names: str | None = setting(
         None,
@@ -124,10 +109,10 @@ class Layout(Settings):
     values: str | None = setting(None, _column(), "Column with the reading's value, used with `names`.")
     irregular: str | None = setting(
         None,
-        word(*IRREGULAR) | nothing(),
+        word("refuse", "average") | nothing(),
         'What to do if rows are not equally spaced in time. "refuse": stop. "average": average the readings within each '
-        'time step `freq`; steps without readings stay empty. By default "average" with `names` or ``freq="auto"``, '
-        'otherwise "refuse".',
+        'time step `freq`; steps without readings stay empty. By default "average" with `names`, otherwise '
+        '"refuse".',
     )
     limits: Any = setting(
         None,
@@ -143,10 +128,10 @@ class Layout(Settings):
     )
     missing: str | None = setting(
         None,
-        word(*MISSING) | nothing(),
+        word("drop", "keep") | nothing(),
         'Rows with empty cells. "keep", the default: keep them, with NaN in empty cells; `Prepare` says what a fit then '
         "does. Rows without any value are removed at the ends of a segment, and more than ten in a row end the segment. "
-        '"drop": leave out rows with an empty cell and start a new segment. "error": refuse them.',
+        '"drop": leave out rows with an empty cell and start a new segment.',
     )
     sort: bool | None = setting(
         None,
@@ -155,9 +140,9 @@ class Layout(Settings):
     )
     jitter: float | None = setting(
         None,
-        _anything("a share"),
+        number(0, below=0.5) | nothing(),
         "Allowed deviation of the distance between neighbouring rows, as a share of the time step, below 0.5. By default "
-        "0.05; the site reports if it was needed. 0 allows no deviation.",
+        "0.05. 0 allows no deviation.",
     )
     day_first: bool | None = setting(
         None,
@@ -201,10 +186,12 @@ class Layout(Settings):
             raise ParameterError(
                 f"{Given('variables', self.variables)} must be a list of column names, such as [{self.variables!r}]."
             )
-        said, limits = read_sources(self.variables if isinstance(self.variables, Mapping) else self.sources)
+        is_table = isinstance(self.variables, Mapping)
+        table: Any = self.variables if is_table else self.sources
+        said, units, limits = read_variables(table or {})
         object.__setattr__(self, "sources", said)
-        object.__setattr__(self, "limits", {**read_limits(self.limits), **limits})
-        object.__setattr__(self, "units", read_units(self.units))
+        object.__setattr__(self, "limits", {**read_limits(self.limits), **read_limits(limits)})
+        object.__setattr__(self, "units", {**read_units(self.units), **read_units(units)})
         if self.variables is not None or said:
             object.__setattr__(self, "variables", tuple(str(name) for name in self.variables or said))
         several = [name for name, found in said.items() if len(found) > 1 and self.names is None]
@@ -212,31 +199,24 @@ class Layout(Settings):
             raise ParameterError(
                 f"variable {several[0]!r} has several names, which needs a column of names; give {Given('names')}."
             )
-        named = [name for name in self.keys.values() if name is not None]
-        if len(set(named)) < len(named):
-            raise ParameterError(
-                f"{', '.join(str(Given(key)) for key, name in self.keys.items() if name is not None)} must name different "
-                f"columns, not {quoted(named)}."
-            )
         if (self.names is None) != (self.values is None):
             given, other = ("names", "values") if self.values is None else ("values", "names")
             raise ParameterError(
                 f"{Given(given, getattr(self, given))} needs {Given(other)}: one column names the variable of a reading, the "
                 "other one has its value."
             )
-        if self.variables is not None:
-            if not self.variables or len(set(self.variables)) < len(self.variables):
-                raise ParameterError(
-                    f"{Given('variables', list(self.variables))} must list at least one column, each of them once."
-                )
-            clash = [name for name in self.variables if name in self.kept_keys]
-            if clash:
-                raise ParameterError(
-                    f"{Given('variables')} contains {quoted(clash)}, which has another role already."
-                )
-        parse_freq(self.freq)
-        check_jitter(self.jitter)
-        object.__setattr__(self, "kinds", _declared_kinds(self.kinds))
+        roles = Counter([*filter(None, self.keys.values()), *(self.variables or ())])
+        twice = [name for name, n in roles.items() if n > 1]
+        if twice:
+            raise ParameterError(
+                f"{quoted(twice)} has two roles; each of {', '.join(self.keys)} and of the variables must be another column."
+            )
+        if self.variables is not None and not self.variables:
+            raise ParameterError(f"{Given('variables', [])} must list at least one column.")
+        _ = self.clock
+        # Whether there are such variables is not known yet.
+        named = tuple(self.kinds) if isinstance(self.kinds, Mapping) else ()
+        object.__setattr__(self, "kinds", dict(zip(named, read_kinds(self.kinds, named), strict=True)))
 
     @property
     def keys(self) -> dict[str, str | None]:
@@ -246,15 +226,9 @@ class Layout(Settings):
         return found | {"names": self.names, "values": self.values}
 
     @property
-    def kept_keys(self) -> list[str]:
-        """Columns that stand beside the variables of a row."""
-        gone = (None, self.names, self.values)
-        return [name for name in self.keys.values() if name not in gone]
-
-    @property
     def way(self) -> str:
         """What is done about times that are not equally far apart."""
-        return self.irregular or ("refuse" if self.names is None and self.freq != "auto" else "average")
+        return self.irregular or ("refuse" if self.names is None else "average")
 
     @property
     def gaps(self) -> str:
@@ -262,57 +236,35 @@ class Layout(Settings):
         return self.missing or "keep"
 
     @property
-    def needs_step(self) -> bool:
-        """Whether readings are to be averaged in a step that is yet to be chosen."""
-        return self.gathers and self.way == "average" and self.clock is None
-
-    @property
     def gathers(self) -> bool:
         """Whether rows have yet to be made of readings."""
         return self.names is not None or self.way != "refuse"
 
-    def sources_of(self, variables: Sequence[str]) -> list[tuple[int, Source]]:
-        """Where the table has these variables: the position of one, with a name and how its numbers change."""
-        return [
-            (k, Source(one.name, one.change or self.units.get(name)))
-            for k, name in enumerate(variables)
-            for one in self.sources.get(name, (Source(name),))
-        ]
+    def sources_of(self, variables: Sequence[str]) -> list[tuple[int, str]]:
+        """Where the table has these variables: the position of one, with a name of it."""
+        return [(k, one) for k, name in enumerate(variables) for one in self.sources.get(name, (name,))]
 
     def plausible(
-        self, values: FloatArray, variables: Sequence[str], which: NDArray[np.intp] | None = None
+        self, values: FloatArray, variables: Sequence[str], which: NDArray[np.integer] | None = None
     ) -> FloatArray:
-        """Values in the units that are wanted, NaN beyond limits: rows of all variables, or each of source `which`."""
-        found = self.sources_of(variables)
-        limits = [self.limits.get(variables[k], (-np.inf, np.inf)) for k, _ in found]
-        return changed(values, [one.change or Change() for _, one in found], limits, which)
-
-    @property
-    def text_columns(self) -> tuple[str, ...]:
-        """Columns that are read as text, whatever they look like: names and levels."""
-        names = [name for name in (self.site, self.series, self.names) if name is not None]
-        return (*names, *with_levels(self.kinds))
-
-    @property
-    def level_names(self) -> dict[str, tuple[str, ...]]:
-        """Variable -> names of its levels, where these are declared."""
-        return {name: kind.levels for name, kind in with_levels(self.kinds).items()}
+        """Values in the units that are wanted, NaN beyond limits: rows of all variables, or each of variable `which`."""
+        limits = [self.limits.get(name, (-np.inf, np.inf)) for name in variables]
+        return changed(values, [self.units.get(name, Change()) for name in variables], limits, which)
 
     @property
     def clock(self) -> Clock | None:
         """The clock that freq= asks for, or None."""
-        return parse_freq(self.freq)
+        return None if self.freq is None else clock_of(self.freq)
 
     @property
     def tolerance(self) -> float:
         """By which share of the step a distance in time may be off."""
-        return check_jitter(self.jitter)
+        return 0.05 if self.jitter is None else self.jitter
 
     def require_keys(self, columns: Sequence[str], where: str) -> None:
         """Raise if a column named by an argument is not there."""
         for argument, name in self.keys.items():
             if name is not None and name not in columns:
-                refuse_values(columns, where)
                 raise DataError(
                     f"{where} has no column {name!r}, which {Given(argument)} asks for; its columns are "
                     f"{quoted(columns)}."
@@ -321,72 +273,47 @@ class Layout(Settings):
     def choose_variables(self, columns: Sequence[str], where: str) -> tuple[str, ...]:
         """Return the variables among these columns: those asked for, or all that are nothing else."""
         if self.variables is not None:
-            self.require_sources(columns, where, "column")
+            self.require_sources(columns, where)
             return tuple(self.variables)
         rest = tuple(name for name in columns if name not in self.keys.values())
         if not rest:
             raise DataError(f"{where} has no column left for variables; its columns are {quoted(columns)}.")
-        if any(name == "" or name.startswith("Unnamed: ") for name in rest):
+        if any(name.startswith("Unnamed: ") for name in rest):
             raise DataError(
-                f"{where} has a column without a name, perhaps a saved row index; write the file without the "
-                "index "
+                f"{where} has a column without a name, perhaps a saved row index; write the file without it "
                 f"(index=False), or choose columns with {Given('variables')}."
             )
         return rest
 
-    def require_sources(self, found: Collection[str], where: str, what: str) -> None:
+    def require_sources(self, found: Collection[str], where: str) -> None:
         """Raise unless every chosen variable is among the names that a table has."""
-        names = {name: [one.name for _, one in self.sources_of([name])] for name in self.variables or ()}
+        names = {name: [one for _, one in self.sources_of([name])] for name in self.variables or ()}
         lacking = [one for several in names.values() if not {*several} & {*found} for one in several]
         if lacking:
-            refuse_values([*found], where)
-            near = {name: get_close_matches(name, found, n=2) for name in lacking}
-            meant = "; ".join(f"for {name!r} perhaps {quoted(one)}" for name, one in near.items() if one)
             raise DataError(
-                f"{where} lacks {_columns(lacking) if what == 'column' else f'{what} {quoted(lacking)}'}, which "
-                f"{Given('variables')} asks for; it has {quoted(sorted(found))}{f' ({meant})' if meant else ''}.",
+                f"{where} lacks {quoted(lacking)}, which {Given('variables')} asks for; it has {quoted(sorted(found), 30)}.",
                 code="no-source",
-                lacking=tuple(lacking),
             )
 
     def require_same(
         self, variables: Sequence[str], reference: Sequence[str], where: str, other: str
     ) -> None:
         """Raise unless both have the same variables; their order does not matter."""
-        lacking = [name for name in reference if name not in variables]
-        extra = [name for name in variables if name not in reference]
-        if lacking or extra:
-            for names, one in ((extra, where), (lacking, other)):
-                refuse_values(names, one)
-            parts = []
-            if lacking:
-                parts.append(f"lacks {_columns(lacking)}")
-            if extra:
-                parts.append(f"has the extra {_columns(extra)}")
-            raise DataError(
-                f"{where} {' and '.join(parts)} compared with {other}; give all sites the same variables, "
-                f"or choose common ones with {Given('variables')}."
+        sides = [sorted({*one} - {*its}) for one, its in ((variables, reference), (reference, variables))]
+        if any(sides):
+            said = " and ".join(
+                f"{side} has {quoted(own)}" for side, own in zip((where, other), sides, strict=True) if own
             )
-
-
-def refuse_values(names: Sequence[str], where: str) -> None:
-    """Refuse names of columns that look like the values of a row, where something is wrong with them anyway."""
-    is_value = [re.fullmatch(r"\s*[-+]?(\d+[.,]\d*|\d{4}-\d\d-\d\d.*)", name) is not None for name in names]
-    if 2 * sum(is_value) > len(names):
-        raise DataError(
-            f"{where} has columns whose names look like values, not names; write a first line with the names of the columns.",
-            code="header",
-        )
+            raise DataError(
+                f"{where} and {other} have different variables: {said} alone; choose common ones with {Given('variables')}, "
+                "or add an empty column for what a site does not record."
+            )
 
 
 def quoted(names: Sequence[object], most: int = 10) -> str:
     """Return names in quotes, the first ten of them."""
     shown = ", ".join(repr(str(name)) for name in names[:most])
     return shown + (f" and {len(names) - most} more" if len(names) > most else "")
-
-
-def _columns(names: Sequence[str]) -> str:
-    return f"column{'' if len(names) == 1 else 's'} {quoted(names)}"
 
 
 def unnamed(d: int) -> tuple[str, ...]:

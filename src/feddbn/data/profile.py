@@ -6,7 +6,7 @@ Counts and extremes are exact. Everything costly looks at the first rows (at mos
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 from itertools import pairwise
 
@@ -16,96 +16,24 @@ from numpy.typing import NDArray
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.designs.recordings import SiteData
-from feddbn.data.times import read_times, ways_of_dates
 
 __all__ = ["Profile", "profile_of"]
 
 HEAD_ROWS = 20_000
 SITE_ROWS = 200_000
-MOST_TEXTS = 51
-"""So many different texts of a column are kept; a column with more holds no levels."""
-
-
-class Extreme:
-    """The smallest value of each column, how often it occurs, and the next one; `sign` -1 gives the largest."""
-
-    def __init__(self, d: int, sign: float) -> None:
-        self._sign = sign
-        self._first, self._next = np.full(d, np.inf), np.full(d, np.inf)
-        self.count = np.zeros(d, dtype=np.int64)
-
-    @property
-    def value(self) -> FloatArray:
-        """(d,) the extreme values."""
-        return self._sign * self._first
-
-    @property
-    def following(self) -> FloatArray:
-        """(d,) the values next to them."""
-        return self._sign * self._next
-
-    def feed(self, values: FloatArray) -> None:
-        """Take rows (n, d); NaN is ignored."""
-        reduce = np.fmin if self._sign > 0 else np.fmax
-        found = self._sign * reduce.reduce(values, axis=0)
-        # Most rows are within what was seen before, and their cells need not be looked at again.
-        for j in np.flatnonzero(found <= self._next).tolist():
-            self._feed_column(j, self._sign * values[:, j])
-
-    def _feed_column(self, j: int, x: FloatArray) -> None:
-        first = np.fmin.reduce(x)
-        if not np.isfinite(first):
-            return
-        is_first = x == first
-        rest = x[~is_first & ~np.isnan(x)]
-        following = rest.min() if len(rest) else np.inf
-        if first < self._first[j]:
-            self._next[j], self.count[j] = min(self._first[j], following), 0
-        elif first == self._first[j]:
-            self._next[j] = min(self._next[j], following)
-        else:
-            self._next[j] = min(self._next[j], first)
-            return
-        self._first[j] = first
-        self.count[j] += is_first.sum()
 
 
 class Profile:
-    """What is known of the rows of one site; arrays have one entry for each of `columns`.
+    """What is known of the rows of one site; arrays have one entry for each of `columns`."""
 
-    Attributes
-    ----------
-    chosen
-        The columns that a fit uses; they come first.
-    is_file, is_timed
-        Whether its tables are no frames in memory, and whether the times of its rows are known.
-    index
-        The index of the DataFrame that was given.
-    sizes
-        Number of rows of each recording, by its code.
-    names
-        Recording -> its code.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        columns: tuple[str, ...],
-        chosen: tuple[str, ...],
-        is_file: bool = False,
-        index: pd.Index | None = None,
-        is_timed: bool = False,
-    ) -> None:
+    def __init__(self, name: str, columns: tuple[str, ...], is_timed: bool = False) -> None:
         d = len(columns)
-        self.name, self.columns, self.chosen = name, columns, chosen
-        self.is_file, self.index, self.is_timed = is_file, index, is_timed
+        self.name, self.columns, self.is_timed = name, columns, is_timed
         self.place = {column: j for j, column in enumerate(columns)}
-        self.n_rows, self.is_date = 0, np.zeros(d, dtype=bool)
-        self.n_missing, self.n_text, self.n_numbers = (np.zeros(d, dtype=np.int64) for _ in range(3))
-        self.lowest, self.highest = Extreme(d, 1.0), Extreme(d, -1.0)
-        self.texts: list[set[str]] = [set() for _ in range(d)]
-        self.sizes: dict[int, int] = {}
-        self.names: dict[str, int] = {}
+        self.n_rows = 0
+        self.n_missing, self.n_text = np.zeros(d, dtype=np.int64), np.zeros(d, dtype=np.int64)
+        self.lowest, self.highest = np.full(d, np.inf), np.full(d, -np.inf)
+        self._sizes: dict[int, int] = {}
         self._heads: dict[int, list[FloatArray]] = {}
         self._room = SITE_ROWS
 
@@ -114,51 +42,31 @@ class Profile:
         n = len(values)
         if not n:
             return
-        codes = self._read_texts(values, texts) if texts else values
+        codes = values.copy() if texts else values
         with np.errstate(invalid="ignore", over="ignore"):
             is_finite = bool(np.isfinite(values.sum()))
         if not is_finite:
             absent = np.isnan(values)
-            n_text = np.zeros(len(self.columns), dtype=np.int64)
             for j, column in texts.items():
-                n_text[j] = int((absent[:, j] & ~column.isna().to_numpy()).sum())
-            self.n_text += n_text
-            self.n_missing += absent.sum(axis=0) - n_text
-            self.n_numbers += np.isfinite(values).sum(axis=0)
-            if np.isinf(values).any():
-                values = np.where(np.isinf(values), np.nan, values)
-        else:
-            self.n_numbers += n
+                # Texts are coded by their order, so that their changes, and dates that rise, can be seen.
+                is_text = absent[:, j] & column.notna().to_numpy()
+                codes[is_text, j] = pd.factorize(column.astype(str), sort=True)[0][is_text]
+                self.n_text[j] += is_text.sum()
+                absent[is_text, j] = False
+            self.n_missing += absent.sum(axis=0)
+            values = np.where(np.isinf(values), np.nan, values)
         self.n_rows += n
-        self.lowest.feed(values)
-        self.highest.feed(values)
+        self.lowest = np.fmin(self.lowest, np.fmin.reduce(values, axis=0))
+        self.highest = np.fmax(self.highest, np.fmax.reduce(values, axis=0))
         edges = [0, *(np.flatnonzero(np.diff(code)) + 1).tolist(), n]
         for start, stop in pairwise(edges):
             recording = int(code[start])
-            before = self.sizes.get(recording, 0)
-            self.sizes[recording] = before + stop - start
+            before = self._sizes.get(recording, 0)
+            self._sizes[recording] = before + stop - start
             room = min(HEAD_ROWS - before, self._room, stop - start)
             if room > 0:
                 self._heads.setdefault(recording, []).append(codes[start : start + room])
                 self._room -= room
-
-    def _read_texts(self, values: FloatArray, texts: Mapping[int, pd.Series]) -> FloatArray:
-        """Values with dates as seconds, and other texts coded by numbers, so that their changes can be seen."""
-        codes = values.copy()
-        for j, column in texts.items():
-            present = column.notna().to_numpy()
-            ways = ways_of_dates(column)
-            if ways:
-                self.is_date[j] = True
-                ticks = read_times(column[present], "", ways[0]).ticks
-                values[present, j] = codes[present, j] = ticks / 1e9
-                continue
-            is_text = np.isnan(values[:, j]) & present
-            found, names = pd.factorize(column.astype(str))
-            codes[is_text, j] = found[is_text]
-            room = max(MOST_TEXTS - len(self.texts[j]), 0)
-            self.texts[j] |= {str(names[k]).strip() for k in np.unique(found[is_text])[:room]}
-        return codes
 
     @cached_property
     def heads(self) -> list[FloatArray]:
@@ -170,28 +78,25 @@ class Profile:
         j = self.place[column]
         return np.concatenate([one[:, j] for one in self.heads]) if self.heads else np.zeros(0)
 
-    def recordings(self) -> Iterator[tuple[str, int, FloatArray]]:
-        """Yield the name of each recording, the number of its rows, and the first ones."""
-        names = {code: name for name, code in self.names.items()}
-        for code, head in zip(self._heads, self.heads, strict=True):
-            yield names[code], self.sizes[code], head
+    @property
+    def n_numbers(self) -> NDArray[np.int64]:
+        """(d,) how many cells hold numbers."""
+        return np.asarray(self.n_rows - self.n_missing - self.n_text)
 
     @cached_property
     def numeric(self) -> tuple[str, ...]:
-        """The chosen columns that hold numbers only."""
-        is_number = (self.n_text == 0) & (self.n_numbers > 0) & ~self.is_date
-        return tuple(name for name in self.chosen if is_number[self.place[name]])
+        """The columns that hold numbers only."""
+        is_number = (self.n_text == 0) & (self.n_numbers > 0)
+        return tuple(name for name in self.columns if is_number[self.place[name]])
 
     @property
     def is_whole(self) -> bool:
-        """Whether no chosen cell is empty."""
-        return not self.n_missing[: len(self.chosen)].any()
+        """Whether no cell is empty."""
+        return not self.n_missing.any()
 
-    @property
-    def largest(self) -> float:
-        """The largest absolute value of a cell that is there."""
-        ends = np.abs([self.lowest.value, self.highest.value])
-        return float(ends[np.isfinite(ends)].max(initial=0.0))
+    def largest(self) -> dict[str, float]:
+        """Column -> the largest absolute value of its cells; -inf if it has none."""
+        return dict(zip(self.columns, np.maximum(self.highest, -self.lowest).tolist(), strict=True))
 
 
 def profile_of(name: str, site: SiteData) -> Profile:
@@ -200,9 +105,8 @@ def profile_of(name: str, site: SiteData) -> Profile:
     if known is not None:
         return known
     is_timed = getattr(site, "step", None) is not None
-    found = Profile(name, tuple(site.variables), tuple(site.variables), is_timed=is_timed)
+    found = Profile(name, tuple(site.variables), is_timed)
     for code, recording in enumerate(site.recordings()):
-        found.names[recording.name] = code
         for block in recording.blocks():
             found.feed(block.values, np.full(len(block.values), code), {})
     return found

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
 from os import PathLike
 from pathlib import Path
 from typing import Any
-
-from scipy.sparse import issparse
 
 from feddbn.core.designs.recordings import SiteData
 from feddbn.data.cells import names_of_keys
@@ -17,28 +15,20 @@ from feddbn.data.collect import Collected, Part
 from feddbn.data.described import described, descriptions, left_out
 from feddbn.data.kinds import read_kinds
 from feddbn.data.layout import Layout, quoted
-from feddbn.data.readings import MOST_APART, StepTable
 from feddbn.data.rows import MOST_BYTES, Room
-from feddbn.data.segments import MOST_EMPTY
 from feddbn.data.site import Site, with_columns
 from feddbn.data.tables import ENDINGS, Table, data_files, data_folders, is_labelled, stem, table_of
-from feddbn.data.times import DECIMAL, Clock, usual_steps
 from feddbn.errors import DataError, FileError, Given, ParameterError
-from feddbn.findings import Finding
 
 __all__ = ["Read", "read_all", "read_site", "read_sites"]
 
 
 @dataclass(frozen=True)
 class Read:
-    """Sites as they were read, also those that are refused.
-
-    `steps` is what usual steps would keep of readings at irregular times, `refused` why the sites do not go together.
-    """
+    """Sites as they were read, also those that are refused; `refused` says why the sites do not go together."""
 
     sites: Mapping[str, SiteData]
     layout: Layout
-    steps: StepTable | None = None
     refused: DataError | None = None
 
 
@@ -74,7 +64,6 @@ def read_sites(
     *,
     layout: Layout | None = None,
     place: Path | None = None,
-    same_variables: bool = True,
     **columns: Any,
 ) -> dict[str, SiteData]:
     """Return site name -> its recordings, with the same variables in the same order everywhere.
@@ -99,8 +88,6 @@ def read_sites(
         Which columns are what, and how times are read: a `feddbn.Layout`, or its fields by name (``site="ward"``).
     place
         A folder for the rows of large tables; by default that of temporary files.
-    same_variables
-        False leaves every site with the variables it has.
 
     Examples
     --------
@@ -116,152 +103,91 @@ def read_sites(
             raise site.refused
     if found.refused is not None:
         raise found.refused
-    return aligned(found.sites, found.layout, same_variables)
+    return aligned(found.sites, found.layout)
 
 
-def read_all(data: Any, layout: Layout, place: Path | None = None, is_looked_at: bool = False) -> Read:
-    """Return all sites; with `is_looked_at`, profiles are of all columns, and steps are counted where times are irregular."""
-    reader = _Reader(layout, place, is_looked_at)
-    found = reader.read(data)
+def read_all(data: Any, layout: Layout, place: Path | None = None) -> Read:
+    """Return all sites, also those that are refused."""
+    told, own = described(data, layout)
+    reader = _Reader(own, place)
+    found = reader.read(
+        told, stem(Path(data)) if isinstance(data, (str, PathLike)) else "site-0", own is not layout
+    )
     if not found:
         raise DataError("data has no sites; give at least one.")
-    made = [one for one in found.values() if isinstance(one, Collected)]
-    needs = [one for one in made if one.layout.needs_step]
-    is_counted = bool(needs) or (is_looked_at and any(one.layout.gathers for one in made))
-    steps, refused = _step_table(made) if is_counted else None, None
-    if needs and steps is not None and not _settle(needs, steps):
-        refused = DataError(
-            f"no usual step keeps {MOST_APART:.0%} of the readings apart; give one with {Given('freq')}.",
-            code="no-step",
-        )
-    for one in made:
-        try:
-            one.find_clock()
-        except DataError as error:
-            one.errors.append(error)
-    finest, apart = _one_step(made, reader.layout)
-    sites = {
-        name: one.site(finest.get(one)) if isinstance(one, Collected) else one for name, one in found.items()
-    }
-    if is_looked_at and any(error.code == "closer" for one in made for error in one.errors):
-        steps = _step_table(made)
-    return Read(sites, reader.layout, steps, refused or apart)
+    sites = {name: one.site() if isinstance(one, Collected) else one for name, one in found.items()}
+    return Read(sites, own, _of_two_steps(sites))
 
 
+@dataclass(frozen=True)
 class _Reader:
     """Finds out what was given, and reads it."""
 
-    def __init__(self, layout: Layout, place: Path | None, is_looked_at: bool) -> None:
-        self.layout, self._place, self._is_looked_at = layout, place, is_looked_at
+    layout: Layout
+    place: Path | None
 
-    def read(self, data: Any) -> dict[str, Collected | SiteData]:
-        """Return the sites, whose readings are yet to be made rows."""
-        name = stem(Path(data)) if isinstance(data, (str, PathLike)) else "site-0"
-        told, layout = described(data, self.layout)
-        if layout is not self.layout and layout.site is None:
-            return {name: self._site(name, data)}
-        data, self.layout, site = told, layout, layout.site
-        if isinstance(data, Mapping) and not is_labelled(data) and not issparse(data):
-            names = [str(name) for name in data]
-            if len(set(names)) < len(names):
-                raise DataError("data has two sites of the same name; site names are compared as text.")
-            if site is not None:
-                raise ParameterError(
-                    f"{Given('site', site)} goes with one table of all sites, but data is a dict whose keys name the sites."
-                )
-            return {str(name): self._site(str(name), value) for name, value in data.items()}
-        if isinstance(data, (str, PathLike)) and Path(data).is_dir():
-            return self._directory(Path(data))
-        if site is None:
-            return {name: self._site(name, data)}
-        table = table_of(data, layout)
-        if not isinstance(table, Table):
+    def read(self, data: Any, name: str, is_one: bool) -> dict[str, Collected | SiteData]:
+        """Return the sites, whose readings are yet to be made rows; `is_one` says that a folder is one site, not several."""
+        is_folder = isinstance(data, (str, PathLike)) and Path(data).is_dir()
+        # Some sparse arrays are dicts.
+        is_table = isinstance(data, Mapping) and not is_labelled(data) and not hasattr(data, "toarray")
+        site = self.layout.site
+        if not is_table and not (is_folder and (site is not None or not is_one)):
+            return {name: self._site(name, data)} if site is None else self._long(data)
+        if site is not None:
             raise ParameterError(
-                f"{Given('site', site)} needs one DataFrame or file, not {type(data).__name__}."
+                f"{Given('site', site)} goes with one table of all sites; here the keys of a dict, or the files of a folder, "
+                "name the sites."
             )
-        return self._long(table)
+        several: Mapping[Any, Any] = data if is_table else _in_folder(Path(data))
+        named = {str(one): value for one, value in several.items()}
+        if len(named) < len(several):
+            raise DataError("data has two sites of the same name; site names are compared as text.")
+        return {one: self._site(one, value) for one, value in named.items()}
 
     def _site(self, name: str, value: Any) -> Collected | SiteData:
         value, layout = described(value, self.layout)
         where = f"site {name!r}"
         if isinstance(value, (str, PathLike)) and Path(value).is_dir():
             value = data_files(Path(value))
-            if not value:
-                raise FileError(f"{where} has no {ENDINGS} file in its directory.")
         made = Collected(name, layout, self._room([]))
         try:
             value = table_of(value, layout, where)
-            is_list = isinstance(value, (list, tuple))
-            tables = [table_of(one, layout, where) for one in value] if is_list else [value]
             if isinstance(value, SiteData):
                 return value
-            self._require_tables(tables, value, where)
-            numbered = [
-                replace(one, name=f"recording-{k}") if one.name == "recording-0" else one
-                for k, one in enumerate(tables)
-            ]
+            is_list = isinstance(value, (list, tuple))
+            tables = [table_of(one, layout, where) for one in value] if is_list else [value]
+            if not tables or not all(isinstance(one, Table) for one in tables):
+                what = "is sparse" if hasattr(value, "toarray") else f"is of type {type(value).__name__}"
+                what = what if tables else "has no recording"
+                raise DataError(
+                    f"{where} {what}; give a DataFrame, a two-dimensional array, a list of them, or a path to {ENDINGS}."
+                )
             made = Collected(name, layout, self._room(tables))
-            for table in numbered:
-                inside = where if len(tables) == 1 else f"recording {table.name!r} of {where}"
-                prefix = f"{table.name}/" if len(tables) > 1 else ""
-                part = Part.of(table, layout, inside, self._is_looked_at, prefix)
+            for k, table in enumerate(tables):
+                own = f"recording-{k}" if table.name == "recording-0" else table.name
+                inside = where if len(tables) == 1 else f"recording {own!r} of {where}"
+                prefix = f"{own}/" if len(tables) > 1 else ""
+                part = Part.of(replace(table, name=own), layout, inside, prefix)
                 made.begin(part)
                 for frame in part.frames():
                     made.feed(frame, part)
-            made.close()
         except DataError as error:
             made.errors.append(error)
         return made
 
-    def _require_tables(self, tables: Sequence[Any], value: Any, where: str) -> None:
-        if tables and all(isinstance(one, Table) for one in tables):
-            return
-        if issparse(value):
-            raise DataError(f"{where} is sparse, which is not read; give {type(value).__name__}.toarray().")
-        if not tables:
-            raise DataError(f"{where} is an empty list; give at least one recording or leave the site out.")
-        raise DataError(
-            f"{where} is of type {type(value).__name__}; give a DataFrame, a two-dimensional array, a list "
-            "of them, or a path."
-        )
-
     def _room(self, tables: Iterable[Table]) -> Room:
         """Rows of frames are in memory anyway."""
-        return Room(float("inf") if all(one.is_held for one in tables) else MOST_BYTES, self._place)
+        return Room(float("inf") if all(one.is_held for one in tables) else MOST_BYTES, self.place)
 
-    def _directory(self, path: Path) -> dict[str, Collected | SiteData]:
-        if self.layout.site is not None:
-            raise ParameterError(
-                f"{Given('site', self.layout.site)} goes with one table of all sites, but {str(path)!r} is a "
-                "directory whose files name the sites."
-            )
-        told = descriptions(path)
-        others = left_out(path) if told else []
-        if others:
-            raise FileError(
-                f"directory {str(path)!r} has descriptions ({quoted([one.name for one in told])}), which do not name "
-                f"{quoted(others)}; describe each by a file with data = {others[0]!r}, or move what is no site elsewhere.",
-                code="left-out",
-            )
-        if told:
-            return {stem(file): self._site(stem(file), file) for file in told}
-        groups = [(stem(file), [file]) for file in data_files(path)]
-        groups += [(one.name, data_files(one)) for one in data_folders(path)]
-        names = [name for name, _ in groups]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            raise FileError(
-                f"directory {str(path)!r} has more than one file or folder for site {twice[0]!r}; rename one."
-            )
-        if not groups:
-            raise FileError(f"directory {str(path)!r} has no {ENDINGS} file in it or its sub-directories.")
-        return {name: self._site(name, files) for name, files in sorted(groups)}
-
-    def _long(self, table: Table) -> dict[str, Collected | SiteData]:
+    def _long(self, data: Any) -> dict[str, Collected | SiteData]:
         """The sites of one table that names them in a column."""
-        column = self.layout.site
-        assert column is not None
-        part = Part.of(table, self.layout, table.where, self._is_looked_at)
+        table, column = table_of(data, self.layout), str(self.layout.site)
+        if not isinstance(table, Table):
+            raise ParameterError(
+                f"{Given('site', column)} needs one DataFrame or file, not {type(data).__name__}."
+            )
+        part = Part.of(table, self.layout, table.where)
         room, names, sites = self._room([table]), dict[str, int](), dict[str, Collected]()
         for frame in part.frames():
             keys = names_of_keys(frame[column], "site", table.where)
@@ -271,80 +197,55 @@ class _Reader:
                     sites[name] = Collected(name, self.layout, room, names)
                     sites[name].begin(part)
                 sites[name].feed(rows, part)
-        for one in sites.values():
-            try:
-                one.close()
-            except DataError as error:
-                one.errors.append(error)
         return dict(sorted(sites.items())) if self.layout.gathers else dict(sites)
 
 
-def _step_table(made: Sequence[Collected]) -> StepTable | None:
-    """What usual steps would keep of the readings of all sites that can be read."""
-    whole = [one for one in made if one.has_times]
-    if not whole:
-        return None
-    first = whole[0]
-    unit = "decimal" if any(one.unit == "decimal" for one in whole) else first.unit
-    alike = [one for one in whole if {*one.variables} == {*first.variables}]
-    rows = (
-        (code, tick * (DECIMAL if unit == "decimal" and one.unit == "integer" else 1), is_there)
-        for one in alike
-        for code, tick, is_there in one.steps(first.variables)
-    )
-    return StepTable.of(first.variables, usual_steps(unit), rows)
+def _in_folder(path: Path) -> dict[str, Any]:
+    """Return site name -> what it has in a folder: the file that describes it, its file, or the files in its own folder."""
+    told = descriptions(path)
+    others = left_out(path) if told else []
+    if others:
+        raise FileError(
+            f"directory {str(path)!r} has descriptions ({quoted([one.name for one in told])}), which do not name "
+            f"{quoted(others)}; describe each by a file with data = {others[0]!r}, or move what is no site elsewhere.",
+            code="left-out",
+        )
+    groups: list[tuple[str, Any]] = [(stem(one), one) for one in told]
+    if not told:
+        groups = [(stem(one), [one]) for one in data_files(path)]
+        groups = sorted(groups + [(one.name, data_files(one)) for one in data_folders(path)])
+    names = [name for name, _ in groups]
+    twice = [name for name in names if names.count(name) > 1]
+    if twice or not names:
+        what = f"more than one file or folder for site {twice[0]!r}" if twice else f"no {ENDINGS} file"
+        raise FileError(f"directory {str(path)!r} has {what}; give each site one of its own.")
+    return dict(groups)
 
 
-def _settle(needs: Sequence[Collected], table: StepTable) -> bool:
-    """Give the sites that need one a step, which is the same for all; False if there is none."""
-    if table.best is None:
-        return False
-    step = table.texts[table.best]
-    values = {"step": step, "part": float(table.kept[table.best])}
-    for one in needs:
-        one.layout = replace(one.layout, freq=step, irregular="average")
-        one.said.append(Finding("auto-step", "note", values, cure={"freq": step}))
-    return True
-
-
-def _one_step(
-    made: Sequence[Collected], layout: Layout
-) -> tuple[dict[Collected, Clock | None], DataError | None]:
-    """The clock of each site, and why they do not go together.
-
-    Sites whose step is a whole multiple of the finest one are on that, with rows in between.
-    """
-    clocks = {one: one.clock for one in made if not one.errors}
-    known = {one: clock for one, clock in clocks.items() if clock is not None and clock.step is not None}
-    different = tuple(dict.fromkeys(known.values()))
-    most = MOST_EMPTY + 1 if layout.gaps == "keep" and layout.way == "refuse" else 1
-    for finest in different:
-        steps = {clock: clock.steps_of(finest) for clock in different}
-        if all(0 < n <= most for n in steps.values()):
-            finer = {
-                one: replace(finest, every=steps[clock]) for one, clock in known.items() if steps[clock] > 1
-            }
-            return clocks | finer, None
-    for (one, a), (other, b) in combinations(known.items(), 2):
-        if a.steps_of(b) != 1:
-            return clocks, DataError(
-                f"site {one.name!r} has a row every {a.text} but site {other.name!r} every {b.text}, so one "
-                f"lag would mean different things; resample one of them, or give the expected step with {Given('freq')}.",
+def _of_two_steps(sites: Mapping[str, SiteData]) -> DataError | None:
+    """What to say of the first two sites whose steps differ, None if all have one."""
+    clocks = {
+        name: site.clock for name, site in sites.items() if isinstance(site, Site) and site.refused is None
+    }
+    known = ((name, clock) for name, clock in clocks.items() if clock is not None and clock.step is not None)
+    for (one, a), (other, b) in combinations(known, 2):
+        if not a.is_like(b):
+            return DataError(
+                f"site {one!r} has a row every {a.text} but site {other!r} every {b.text}, so one lag would mean different "
+                f"things; average them in steps of the longer one with {Given('freq')} and {Given('irregular', 'average')}.",
                 code="two-steps",
             )
-    return clocks, None
+    return None
 
 
-def aligned(
-    sites: Mapping[str, SiteData], layout: Layout, same_variables: bool = True
-) -> dict[str, SiteData]:
-    """Return the sites with the same variables in the same order, or with those that each has."""
+def aligned(sites: Mapping[str, SiteData], layout: Layout) -> dict[str, SiteData]:
+    """Return the sites with the same variables in the same order."""
     read_kinds(layout.kinds, tuple(dict.fromkeys(name for one in sites.values() for name in one.variables)))
     layout, found = replace(layout, sources=None), dict[str, SiteData]()
     first = next(iter(sites))
     for name, site in sites.items():
         own = tuple(site.variables)
-        reference = tuple(layout.variables or (sites[first].variables if same_variables else own))
+        reference = tuple(layout.variables or sites[first].variables)
         if layout.variables is not None:
             layout.choose_variables(own, f"site {name!r}")
         else:

@@ -13,7 +13,7 @@ The rule
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,48 +23,53 @@ from numpy.typing import NDArray
 
 from feddbn.core.arrays import FloatArray
 from feddbn.data.cells import positions, with_levels
-from feddbn.data.layout import Layout
-from feddbn.data.times import IntArray, ways_of_dates
+from feddbn.data.kinds import refuse_misfits
+from feddbn.data.layout import ROW_TIMES, Layout
+from feddbn.data.segments import MOST_EMPTY
+from feddbn.data.times import Clock, IntArray, Ticks
 from feddbn.errors import DataError, Given
 from feddbn.findings import Finding
 
-__all__ = [
-    "MOST_APART",
-    "Readings",
-    "StepTable",
-    "averaged",
-    "names_of",
-    "numbers_of",
-    "refuse_readings",
-    "tally",
-]
+__all__ = ["Readings", "averaged", "names_of", "numbers_of", "steps_of", "tally", "with_empty_rows"]
 
 _MEASURED = ("continuous", "positive")
-MOST_APART = 0.8
-"""A step keeps most readings apart if it keeps this share of them."""
-# Times are floats where they are divided, and those at the beginning of a step must not fall into the one before.
+_FEW_LEFT = 0.8
+"""Where less than this share of the readings is left, a step is coarse."""
+# Times are divided, and those at the beginning of a step must not fall into the one before.
 _ROUNDING = 1e-6
 
 
 @dataclass(frozen=True)
 class Readings:
-    """Readings (n,) of recordings `code` at `tick`, of `variable` with `value`, and perhaps a label for each."""
+    """Readings (n,) of recordings `code` at `tick`, in a `row` each, of `variable` with `value`, perhaps with a label."""
 
-    code: IntArray
-    tick: IntArray
+    code: NDArray[np.integer]
+    tick: Ticks
+    row: Ticks
     variable: NDArray[np.integer]
     value: FloatArray
     label: NDArray[np.generic] | None = None
 
 
+def steps_of(ticks: Ticks, clock: Clock) -> Ticks:
+    """(n,) the times at which the steps begin that times are in."""
+    step = clock.step or 1
+    found: Ticks = (
+        ticks // int(step) * int(step)
+        if clock.unit != "number"
+        else np.floor(ticks / step + _ROUNDING) * step
+    )
+    return found
+
+
 def averaged(
-    readings: Readings, layout: Layout, variables: Sequence[str], step: int
+    readings: Readings, layout: Layout, variables: Sequence[str]
 ) -> tuple[dict[str, NDArray[Any]], IntArray]:
-    """Return the rows that readings make, one for each recording and step of `step` ticks, and the (d,) number of values."""
-    d, row = len(variables), readings.tick // step
+    """Return the rows that readings make, in the order of recordings and times, and the (d,) number of values."""
+    d = len(variables)
     # Within a cell, readings are in the order of time and value.
-    order = np.lexsort((readings.value, readings.tick, readings.variable, row, readings.code))
-    code, row, variable = readings.code[order], row[order], readings.variable[order]
+    order = np.lexsort((readings.value, readings.tick, readings.variable, readings.row, readings.code))
+    code, row, variable = readings.code[order], readings.row[order], readings.variable[order]
     begins = np.ones(len(order), dtype=bool)
     begins[1:] = (code[1:] != code[:-1]) | (row[1:] != row[:-1])
     is_first = begins.copy()
@@ -81,13 +86,30 @@ def averaged(
     table = np.full((int(begins.sum()), d), np.nan)
     last = values[firsts + counts - 1]
     table[(np.cumsum(begins) - 1)[firsts], of_cells] = np.where(is_measured[of_cells], means, last)
-    found: dict[str, NDArray[Any]] = {"code": code[begins], "tick": row[begins] * step, "values": table}
+    found: dict[str, NDArray[Any]] = {"code": code[begins], "tick": row[begins], "values": table}
     if readings.label is not None:
-        heads = np.lexsort(
-            (readings.value, readings.variable, readings.tick, readings.tick // step, readings.code)
-        )
-        found["label"] = readings.label[heads[begins]]
+        found["label"] = readings.label[order[begins]]
     return found, np.bincount(of_cells, minlength=d)
+
+
+def with_empty_rows(
+    rows: dict[str, NDArray[Any]], clock: Clock | None, layout: Layout
+) -> dict[str, NDArray[Any]]:
+    """Return rows with empty ones for the steps of a clock between them, where these are few."""
+    code, tick, n = rows["code"], rows["tick"], len(rows["code"])
+    step = 1 if clock is None else clock.step or 1
+    lacking = np.zeros(n, dtype=np.int64)
+    if clock is not None and layout.gaps == "keep":
+        lacking[1:] = np.where(code[1:] == code[:-1], np.rint(np.diff(tick) / step) - 1, 0)
+        lacking[lacking > MOST_EMPTY] = 0
+    order = np.repeat(np.arange(n), lacking + 1)
+    before = np.cumsum(lacking + 1)[order] - 1 - np.arange(len(order))
+    found = {name: one[order] for name, one in rows.items()}
+    found["tick"], found["hollow"] = found["tick"] - before * step, before > 0
+    found["values"][found["hollow"]] = np.nan
+    if layout.label == ROW_TIMES and clock is not None:
+        found["label"] = clock.dates(found["tick"])
+    return found
 
 
 def tally(layout: Layout, variables: Sequence[str], used: IntArray, became: IntArray) -> list[Finding]:
@@ -99,56 +121,8 @@ def tally(layout: Layout, variables: Sequence[str], used: IntArray, became: IntA
     shares = {variables[j]: float(lost[j]) for j in np.argsort(-lost, kind="stable") if lost[j] > 0}
     values = {"how": layout.way, "n": n, "n_values": left, "shares": shares, "step": layout.freq}
     values["readings"] = dict(zip(variables, map(int, used), strict=True))
-    is_coarse = layout.way == "average" and left < MOST_APART * n
+    is_coarse = layout.way == "average" and left < _FEW_LEFT * n
     return [Finding("averaged", "warning" if is_coarse else "note", values)]
-
-
-@dataclass(frozen=True)
-class StepTable:
-    """What each of some steps would do to readings.
-
-    Attributes
-    ----------
-    texts
-        The steps, ascending.
-    kept
-        (m,) share of the readings that a step keeps apart; readings of one variable at one time are one.
-    filled
-        (m, d) share of the steps, from the first to the last reading of a recording, in which a variable was read.
-    """
-
-    variables: tuple[str, ...]
-    texts: tuple[str, ...]
-    kept: FloatArray
-    filled: FloatArray
-
-    @property
-    def best(self) -> int | None:
-        """The place of the largest step that keeps most readings apart, None if there is none."""
-        enough = np.flatnonzero(self.kept >= MOST_APART)
-        return int(enough[-1]) if len(enough) else None
-
-    @classmethod
-    def of(
-        cls,
-        variables: tuple[str, ...],
-        steps: Mapping[str, float],
-        rows: Iterator[tuple[IntArray, IntArray, NDArray[np.bool_]]],
-    ) -> StepTable:
-        """Return it from recordings, times in order and cells (n, d) that are there, of some rows at a time."""
-        n_readings, n_steps = 0, np.zeros(len(steps))
-        cells = np.zeros((len(steps), len(variables)))
-        for code, tick, is_there in rows:
-            n_readings += int(is_there.sum())
-            ends = np.flatnonzero(np.append(np.diff(code) != 0, True))
-            heads = np.append(0, ends[:-1] + 1)
-            for k, size in enumerate(steps.values()):
-                number = np.floor(tick / size + _ROUNDING)
-                begins = np.flatnonzero(np.append(True, (np.diff(number) != 0) | (np.diff(code) != 0)))
-                cells[k] += np.logical_or.reduceat(is_there, begins, axis=0).sum(axis=0)
-                n_steps[k] += (number[ends] - number[heads] + 1).sum()
-        shares = cells / np.maximum(n_steps, 1)[:, None]
-        return cls(variables, tuple(steps), cells.sum(axis=1) / max(n_readings, 1), shares)
 
 
 def names_of(column: pd.Series) -> pd.Series:
@@ -166,67 +140,16 @@ def numbers_of(column: pd.Series, names: NDArray[np.object_], layout: Layout, wh
     for name, kind in with_levels(layout.kinds).items():
         mine = names == name
         numbers[mine] = positions(column[mine], kind)[0]
-    strange = np.isnan(numbers) & column.notna().to_numpy()
-    if strange.any():
-        row = int(np.flatnonzero(strange)[0])
+    for name, kind in layout.kinds.items():
+        refuse_misfits(numbers[names == name], name, kind, where)
+    odd = np.flatnonzero((np.isnan(numbers) & column.notna().to_numpy()) | np.isinf(numbers))
+    if len(odd):
+        row = int(odd[0])
         raise DataError(
-            f"{where} has {str(column.iloc[row])!r} as a value of {names[row]!r} in column "
-            f"{column.name!r} at row {column.index[row]} (counted from 0), which is not a number; correct it, leave the "
-            f"variable out with {Given('variables')}, or declare its levels with {Given('kinds')}.",
-            code="not-numeric",
+            f"{where} has {str(column.iloc[row])!r} as a value of {names[row]!r} in column {column.name!r} at row "
+            f"{column.index[row]} (counted from 0), which is no finite number; correct it, leave the variable out with "
+            f"{Given('variables')}, or declare its levels with {Given('kinds')}.",
+            code="infinite" if np.isinf(numbers[row]) else "not-numeric",
             columns=(str(column.name),),
         )
     return numbers
-
-
-_LOOKED_AT = 20_000
-_MANY, _FEW = 0.25, 0.05
-
-
-def readings_in(frame: pd.DataFrame, layout: Layout) -> tuple[dict[str, str], list[str]]:
-    """Return the settings that read a table with one reading per row, and other columns of names; empty if it is none.
-
-    The names are in the column of texts that repeat within times and tell most about the one column of numbers.
-    """
-    keys = {layout.site, layout.series} & {*frame.columns}
-    frame = frame.head(_LOOKED_AT)
-    free = [name for name in frame.columns if name not in keys | {layout.time, layout.label}]
-    numbers = [name for name in free if pd.api.types.is_numeric_dtype(frame[name].dtype)]
-    others = {name: bool(ways_of_dates(frame[name])) for name in free if name not in numbers}
-    texts = [name for name, is_date in others.items() if not is_date]
-    if layout.names is not None or not texts:
-        return {}, []
-    for time in [layout.time] if layout.time is not None else [*(n for n in others if others[n]), *numbers]:
-        values = [name for name in numbers if name != time]
-        if len(values) != 1:
-            continue
-        ranks = frame[values[0]].rank()
-        told = {one: float(ranks.groupby(frame[one].to_numpy()).transform("mean").var()) for one in texts}
-        for names in sorted(texts, key=lambda name: -told[name]):
-            rest = [name for name in texts if name != names]
-            place = [time, *keys, *rest]
-            is_once = frame.duplicated([*place, names]).mean() <= _FEW
-            is_repeated = frame[names].nunique() < _MANY * len(frame)
-            if is_once and is_repeated and frame.duplicated(place).mean() >= _MANY:
-                said = {"names": names, "values": values[0]}
-                return said if time == layout.time else {**said, "time": str(time)}, rest
-    return {}, []
-
-
-def refuse_readings(frame: pd.DataFrame, layout: Layout, where: str) -> None:
-    """Refuse a table that has one reading per row, if nobody says so."""
-    said, rest = readings_in(frame, layout)
-    if not said:
-        return
-    given = ", ".join(f"{Given(name, column)}" for name, column in said.items())
-    roles = "".join(
-        f"; {Given('site', name)} or {Given('series', name)} says what {name!r} names" for name in rest
-    )
-    roles = roles or f"; or {Given('site', said['names'])} if it names sites"
-    raise DataError(
-        f"{where} seems to have one reading per row: column {said['names']!r} names the variable and column "
-        f"{said['values']!r} has its value; give {given}{roles}.",
-        code="readings",
-        columns=(*said.values(), *rest),
-        cure=said,
-    )

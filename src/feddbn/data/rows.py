@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
@@ -30,27 +30,23 @@ class Room:
 
     def __init__(self, most: float = MOST_BYTES, place: Path | None = None) -> None:
         self._left, self._place = most, place
-        self._held: list[weakref.ref[Rows]] = []
+        self.held: list[weakref.ref[Rows]] = []
         self.folder: Path | None = None
         self.n_files = 0
 
-    def hold(self, n_bytes: int, rows: Rows) -> None:
+    def hold(self, n_bytes: int) -> None:
         """Count bytes that are held from now on; all rows are put into files where they are too many."""
         self._left -= n_bytes
         if self._left < 0 and self.folder is None:
             self.folder = Path(mkdtemp(prefix="feddbn-", dir=self._place))
             weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
-            for one in (held() for held in self._held):
+            for one in (held() for held in self.held):
                 if one is not None:
                     one.spill()
 
-    def add(self, rows: Rows) -> None:
-        """Take some rows in."""
-        self._held.append(weakref.ref(rows))
-
     def __getstate__(self) -> dict[str, Any]:
         # Another process reads the files, and leaves them there.
-        return {"_left": 0, "_place": self._place, "_held": [], "folder": self.folder, "n_files": 0}
+        return {"_left": 0, "_place": self._place, "held": [], "folder": self.folder, "n_files": 0}
 
 
 class Rows:
@@ -60,7 +56,7 @@ class Rows:
         self.room, self.n = room, 0
         self._parts: dict[str, list[NDArray[Any]]] = {}
         self._files: dict[str, tuple[Path, np.dtype[Any], tuple[int, ...]]] = {}
-        room.add(self)
+        room.held.append(weakref.ref(self))
 
     @property
     def is_in_files(self) -> bool:
@@ -72,7 +68,7 @@ class Rows:
         for name, part in columns.items():
             self._put(name, part)
         self.n += len(part)
-        self.room.hold(sum(part.nbytes for part in columns.values()), self)
+        self.room.hold(sum(part.nbytes for part in columns.values()))
 
     def _put(self, name: str, part: NDArray[Any]) -> None:
         if not self.is_in_files or part.dtype.kind not in "fib":
@@ -120,36 +116,13 @@ class Rows:
             self._files.pop(name)[0].unlink()
         self._parts = {name: parts for name, parts in self._parts.items() if name in kept}
 
-    def change(
-        self, name: str, function: Callable[[NDArray[Any]], NDArray[Any]], stop: int | None = None
-    ) -> None:
-        """Put other numbers into a column, up to a row."""
-        old, self._files = self._files.pop(name, None), dict(self._files)
-        if old is None:
-            whole = self.read(name)
-            self._parts[name] = [
-                np.concatenate([function(whole[:stop]), whole[stop:] if stop else whole[:0]])
-            ]
-            return
-        before = Rows(self.room)
-        before.n, before._files[name] = self.n, old
-        for start, end in self.chunks():
-            part = before.read(name, start, end)
-            n = len(part) if stop is None else min(max(stop - start, 0), len(part))
-            self._put(name, np.concatenate([function(part[:n]), part[n:]]))
-        before.keep(())
-
-    def take(self, order: NDArray[np.intp], is_empty: NDArray[np.bool_] | None = None) -> Rows:
-        """Return rows in another order; those that are `is_empty` have no values."""
+    def take(self, order: NDArray[np.intp]) -> Rows:
+        """Return rows in another order."""
         found = Rows(self.room)
         at_once = BATCH_ROWS if self.is_in_files else max(len(order), 1)
         for start in range(0, len(order), at_once):
             part = order[start : start + at_once]
-            columns = {name: self.pick(name, part) for name in (*self._parts, *self._files)}
-            if is_empty is not None:
-                now = is_empty[start : start + at_once]
-                columns["values"][now], columns["hollow"][now] = np.nan, True
-            found.append(**columns)
+            found.append(**{name: self.pick(name, part) for name in (*self._parts, *self._files)})
         return found
 
     def pick(self, name: str, order: NDArray[np.integer]) -> NDArray[Any]:

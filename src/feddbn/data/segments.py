@@ -15,19 +15,14 @@ segment ("hollow") begin and end. So memory does not grow with the number of ord
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 
 from feddbn.data.rows import Rows
-from feddbn.data.times import Clock, IntArray, local_dates, steps_between
-from feddbn.errors import Given
+from feddbn.data.times import Clock, IntArray, steps_between
 
-__all__ = ["MOST_EMPTY", "clocks_go_back", "cure_of_closeness", "filled", "jumps", "segments", "stretches_of"]
+__all__ = ["MOST_EMPTY", "jumps", "segments", "stretches_of"]
 
 MOST_EMPTY = 10
 """How many rows without any cell may lie within a segment, one after the other."""
-_HOUR = 3600 * 10**9
-_DAY = 24 * _HOUR
-_JITTERS = (0.1, 0.2, 0.3, 0.4, 0.49)
 
 
 def segments(n: int, breaks: IntArray, hollow: IntArray, most: int) -> tuple[IntArray, IntArray]:
@@ -55,7 +50,7 @@ def segments(n: int, breaks: IntArray, hollow: IntArray, most: int) -> tuple[Int
 
 
 def jumps(
-    rows: Rows, begins: IntArray, clock: Clock, unit: str, zone: object, tolerance: float
+    rows: Rows, begins: IntArray, clock: Clock, zone: object, tolerance: float
 ) -> tuple[IntArray, IntArray, tuple[int, str] | None]:
     """Return the rows before which time jumps, how many steps lie there, and the first row whose time is wrong and how.
 
@@ -65,23 +60,16 @@ def jumps(
     found, lengths = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
     for start, stop in rows.chunks():
         before = max(start - 1, 0)
-        ticks = clock.ticks(rows.read("tick", before, stop), unit, zone)
+        ticks = clock.ticks(rows.read("tick", before, stop), zone)
         goes_on = np.ones(len(ticks), dtype=bool)
         goes_on[begins[(begins >= before) & (begins < stop)] - before] = False
         apart, goes_on = np.diff(ticks), goes_on[1:]
         steps, is_close = steps_between(ticks, clock.step or 1, tolerance)
-        for is_wrong, code in ((apart <= 0, ""), (is_close, "closer")):
-            at = np.flatnonzero(is_wrong & goes_on)
-            if len(at):
-                first = int(at[0])
-                return (
-                    found[0],
-                    lengths[0],
-                    (
-                        before + 1 + first,
-                        code or ("same-time" if apart[first] == 0 else "earlier"),
-                    ),
-                )
+        wrong = np.flatnonzero(((apart <= 0) | is_close) & goes_on)
+        if len(wrong):
+            first = wrong[np.argmin(apart[wrong] > 0)]
+            code = "closer" if apart[first] > 0 else "same-time" if apart[first] == 0 else "earlier"
+            return found[0], lengths[0], (before + 1 + int(first), code)
         at = np.flatnonzero(goes_on & (steps > 1))
         found.append(before + 1 + at)
         lengths.append(steps[at])
@@ -98,30 +86,3 @@ def stretches_of(rows: Rows, name: str) -> IntArray:
         was = bool(now[-1])
     found = np.concatenate(edges)
     return (np.append(found, rows.n) if was else found).reshape(-1, 2)
-
-
-def filled(rows: Rows, at: IntArray, lacking: IntArray) -> Rows:
-    """Return the rows with so many empty ones before some of them, which have the labels of these."""
-    places = np.repeat(at, lacking)
-    order = np.insert(np.arange(rows.n), places, places)
-    return rows.take(order, np.insert(np.zeros(rows.n, dtype=bool), places, True))
-
-
-def clocks_go_back(tick: int, apart: int, step: int) -> bool:
-    """Whether rows at most an hour apart repeat an hour in the first hours of a Sunday, as they do twice a year."""
-    night = pd.Timestamp(tick)
-    is_back = 0 < step <= _HOUR and apart in (0, step - _HOUR)
-    return is_back and night.month in (4, 9, 10, 11) and night.weekday() == 6 and night.hour <= 3
-
-
-def cure_of_closeness(ticks: IntArray, clock: Clock, unit: str, zone: object, is_given: bool) -> str:
-    """Which setting may make times (n,) of one recording regular that are closer than a step of their clock."""
-    if unit == "instant" and not is_given:
-        dates = local_dates(ticks, zone)
-        if (np.diff(dates.year * 12 + dates.month) > 0).all():
-            return f"{Given('freq', 'MS')}"
-        if clock.step == _DAY and (dates.day_of_week < 5).all() and (np.diff(dates.asi8) >= _DAY).all():
-            return f"{Given('freq', 'B')}"
-    own = clock.ticks(ticks, unit, zone)
-    off = 1 - float(np.diff(own).min()) / (clock.step or 1)
-    return next((f"{Given('jitter', share)}" for share in _JITTERS if share >= off), "")

@@ -7,12 +7,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from feddbn.core.designs.recordings import Block, SiteData, known_segments
 from feddbn.core.designs.recordings import Recording as AnyRecording
 from feddbn.data.rows import BATCH_ROWS, Rows
-from feddbn.data.times import Clock, parse_freq
+from feddbn.data.times import Clock, clock_of
 from feddbn.errors import DataError, Given
 from feddbn.findings import Finding
 
@@ -152,7 +151,8 @@ def with_columns(site: SiteData, variables: tuple[str, ...]) -> SiteData:
         return site
     items = _Seen(site, tuple(own.index(name) for name in variables))
     dropped, findings = int(getattr(site, "n_dropped_rows", 0)), tuple(getattr(site, "findings", ()))
-    clock = getattr(site, "clock", None) or parse_freq(getattr(site, "step", None))
+    clock, step = getattr(site, "clock", None), getattr(site, "step", None)
+    clock = clock_of(step) if clock is None and step is not None else clock
     return Site(variables, items, dropped, findings, clock, getattr(site, "profile", None))
 
 
@@ -161,23 +161,16 @@ LARGEST = 1e100
 
 
 def check_magnitudes(sites: Mapping[str, SiteData]) -> None:
-    """Refuse cells that are too large to compute with.
+    """Refuse columns with cells that are too large to compute with.
 
     For fits in one process only: where sites answer for themselves, whether one refuses must not depend on a single cell.
     """
     for name, site in sites.items():
-        if not isinstance(site, Site) or (site.profile is not None and site.profile.largest <= LARGEST):
-            continue
-        for recording in site.recordings():
-            n_before = 0
-            for block in recording.blocks():
-                huge: NDArray[np.bool_] = np.abs(block.values) > LARGEST
-                if huge.any():
-                    row, column = (int(one) for one in np.argwhere(huge)[0])
-                    raise DataError(
-                        f"recording {recording.name!r} of site {name!r} has {block.values[row, column]:g} in column "
-                        f"{site.variables[column]!r} at row {n_before + row} (counted from 0), which is too large to compute "
-                        f"with; leave such cells empty, or say what is plausible with {Given('limits')}.",
-                        code="huge",
-                    )
-                n_before += len(block.values)
+        largest = site.profile.largest() if isinstance(site, Site) and site.profile is not None else {}
+        for column, size in largest.items():
+            if size > LARGEST:
+                raise DataError(
+                    f"site {name!r} has a cell of size {size:g} in column {column!r}, which is too large to compute with; "
+                    f"leave such cells empty, or say what is plausible with {Given('limits')}.",
+                    code="huge",
+                )

@@ -2,23 +2,54 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from importlib.resources import files
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from feddbn.core.arrays import FloatArray
-from feddbn.data.plausible import PLAUSIBLE
-from feddbn.data.units import conversion
 from feddbn.errors import Given, ParameterError
 from feddbn.settings import is_number, shown, word
 
-__all__ = ["Change", "Limits", "Source", "changed", "read_limits", "read_sources", "read_units"]
+__all__ = [
+    "PLAUSIBLE",
+    "Change",
+    "Limits",
+    "changed",
+    "conversion",
+    "read_limits",
+    "read_units",
+    "read_variables",
+]
 
 Limits = dict[str, tuple[float, float]]
+
+
+def _stored(table: str) -> dict[str, Any]:
+    return tomllib.loads(files("feddbn.data").joinpath(table).read_text(encoding="utf-8"))
+
+
+PLAUSIBLE: Mapping[str, Mapping[str, tuple[float, float]]] = _stored("plausible.toml")
+"""Word -> variable -> lowest and highest plausible value: tables of limits that are ready for use.
+
+Examples
+--------
+>>> from feddbn.data import PLAUSIBLE
+>>> PLAUSIBLE["adult-icu"]["heart_rate"]
+[0, 300]
+"""
+_UNITS = {
+    name: (quantity, *(size if isinstance(size, list) else (size, 0.0)))
+    for quantity, units in _stored("units.toml").items()
+    for names, size in units.items()
+    for name in names.split()
+}
+"""Unit -> its quantity, how many of the first unit of that it is, and how many of it lie below its zero."""
 _SAID = ("name", "unit", "to", "factor", "offset", "limits")
 
 
@@ -30,14 +61,6 @@ class Change:
     to: str = ""
     factor: float = 1.0
     offset: float = 0.0
-
-
-@dataclass(frozen=True)
-class Source:
-    """Where readings of a variable are, a column or a name in the column of names; and how they change."""
-
-    name: str
-    change: Change | None = None
 
 
 def read_limits(given: Any) -> Limits:
@@ -89,11 +112,47 @@ def _change(variable: object, said: Any) -> Change:
     return Change(unit, to, factor, offset)
 
 
+def conversion(have: str, want: str) -> tuple[float, float]:
+    """Return the factor and the offset by which a number in one unit becomes one in another: ``factor * x + offset``.
+
+    Examples
+    --------
+    >>> from feddbn.data.sources import conversion
+    >>> conversion("kg", "g")
+    (1000.0, 0.0)
+    """
+    if have.strip() == want.strip():
+        return 1.0, 0.0
+    (measures, a, zero_a), (wanted, b, zero_b) = _unit(have), _unit(want)
+    if measures != wanted:
+        raise ParameterError(
+            f"unit {have!r} is a {measures} and {want!r} a {wanted}; name two of one kind, or say how a number changes, with "
+            "factor and offset.",
+            code="other-quantity",
+            units=(have, want),
+        )
+    return a / b, zero_a * a / b - zero_b
+
+
+def _unit(name: str) -> tuple[str, float, float]:
+    # There are two letters for micro, and both look like u with a tail.
+    plain = name.strip().replace("\u00b5", "u").replace("\u03bc", "u")
+    if plain not in _UNITS:
+        # Small and capital letters differ in size (mW, MW), so another spelling is only proposed.
+        near = [one for one in _UNITS if one.lower() == plain.lower()] or get_close_matches(
+            plain, _UNITS, n=1
+        )
+        hint = f"did you mean {near[0]!r}? Otherwise say" if near else "say"
+        said = f"unit {name!r} is not known; {hint} how a number changes, with factor and offset."
+        raise ParameterError(said, code="unknown-unit", unit=name)
+    return _UNITS[plain]
+
+
 def changed(
     values: FloatArray,
     changes: Sequence[Change],
     limits: Sequence[tuple[float, float]],
-    which: NDArray[np.intp] | None = None,
+    which: NDArray[np.integer] | None = None,
 ) -> FloatArray:
     """Values in the units that are wanted, NaN beyond limits: a change and limits for each column, or `which` for each."""
     factor, offset = np.array([(one.factor, one.offset) for one in changes]).T
@@ -107,64 +166,48 @@ def changed(
     return np.where((values < low[each]) | (values > high[each]), np.nan, values)
 
 
-def read_sources(given: Mapping[Any, Any] | None) -> tuple[dict[str, tuple[Source, ...]], Limits]:
-    """Return where variables are and what is plausible, from a table of variables.
+def read_variables(
+    given: Mapping[Any, Any],
+) -> tuple[dict[str, tuple[str, ...]], dict[str, Any], dict[str, Any]]:
+    """Return where variables are, their units and their limits, from a table of variables.
 
-    A variable has the name of its source, several names, a table with some of name, unit, to, factor, offset and limits, or
-    several such tables.
+    A variable has the name of its source, several names, or a table with some of name, unit, to, factor, offset and limits.
     """
-    sources: dict[str, tuple[Source, ...]] = {}
+    sources: dict[str, tuple[str, ...]] = {}
+    units: dict[str, Any] = {}
     limits: dict[str, Any] = {}
-    taken: dict[str, str] = {}
-    for variable, said in ((str(key), said) for key, said in (given or {}).items()):
-        is_list = isinstance(said, list | tuple)
-        entries = said if is_list and all(isinstance(one, Mapping | Source) for one in said) else [said]
-        found: list[Source] = []
-        for entry in entries:
-            if isinstance(entry, Source):
-                found.append(entry)
-                continue
-            found += _sources(variable, entry if isinstance(entry, Mapping) else {"name": entry})
-            own = entry.get("limits") if isinstance(entry, Mapping) else None
-            if own is not None and limits.setdefault(variable, own) is not own:
-                raise _wrong(variable, "has limits twice; keep one of them")
-        for name in (one.name for one in found):
-            if name in taken:
-                raise _wrong(
-                    variable, f"takes {name!r}, which {taken[name]!r} takes already; keep one of them"
-                )
-            taken[name] = variable
-        units = {one.change.to for one in found if one.change}
-        if len(units) > 1:
+    for variable, said in ((str(key), said) for key, said in given.items()):
+        entry = said if isinstance(said, Mapping) else {"name": said}
+        for key in entry:
+            if key not in _SAID:
+                near = get_close_matches(str(key), _SAID, n=1) or [f"one of {', '.join(_SAID)}"]
+                raise _wrong(variable, f"has {key!r}, which is not known; write {near[0]} or remove it")
+        names = entry.get("name", variable)
+        several = names if isinstance(names, list | tuple) else [names]
+        if not several or not all(
+            isinstance(one, str | int) and not isinstance(one, bool) for one in several
+        ):
             raise _wrong(
-                variable, f"would be in {' and in '.join(sorted(units))}; add `to`, one unit for all"
+                variable, f"has name = {shown(names)}, which must be a name, a number or a list of these"
             )
-        sources[variable] = tuple(found)
-    return sources, read_limits(limits)
-
-
-def _sources(variable: str, entry: Mapping[str, Any]) -> list[Source]:
-    for key in entry:
-        if key not in _SAID:
-            near = get_close_matches(str(key), _SAID, n=1) or [f"one of {', '.join(_SAID)}"]
-            raise _wrong(variable, f"has {key!r}, which is not known; write {near[0]} or remove it")
-    names = entry.get("name", variable)
-    several = names if isinstance(names, list | tuple) else [names]
-    if not several or not all(isinstance(one, str | int) and not isinstance(one, bool) for one in several):
-        raise _wrong(
-            variable, f"has name = {shown(names)}, which must be a name, a number or a list of these"
+        sources[variable] = tuple(map(str, several))
+        words = [entry[key] for key in ("unit", "to") if key in entry]
+        numbers = (
+            [entry.get("factor", 1.0), entry.get("offset", 0.0)] if {"factor", "offset"} & {*entry} else []
         )
-    words = [entry[key] for key in ("unit", "to") if key in entry]
-    if "to" in entry and "unit" not in entry:
-        raise _wrong(variable, "has `to`, the unit wanted, but no `unit`, the one it has")
-    numbers = [entry.get("factor", 1.0), entry.get("offset", 0.0)] if {"factor", "offset"} & {*entry} else []
-    if numbers and len(words) == 1:
-        raise _wrong(
-            variable,
-            "has a factor or an offset, but does not say in which unit its numbers are then; add `to`",
-        )
-    change = _change(variable, [*words, *numbers]) if words or numbers else None
-    return [Source(str(one), change) for one in several]
+        if len(words) == 1 and (numbers or "to" in entry):
+            raise _wrong(
+                variable,
+                "says one unit of a change; write `unit`, which numbers have, and `to`, the one wanted",
+            )
+        units |= {variable: [*words, *numbers]} if words or numbers else {}
+        limits |= {variable: entry["limits"]} if "limits" in entry else {}
+    every = [name for names in sources.values() for name in names]
+    for variable, names in sources.items():
+        twice = [name for name in names if every.count(name) > 1]
+        if twice:
+            raise _wrong(variable, f"takes {twice[0]!r}, which is taken twice; keep one of them")
+    return sources, units, limits
 
 
 def _wrong(variable: str, what: str) -> ParameterError:

@@ -6,12 +6,13 @@ and answers to queries are frames of pandas from here on.
 
 from __future__ import annotations
 
+import re
 import tempfile
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
@@ -20,15 +21,14 @@ import narwhals as nw
 import numpy as np
 import pandas as pd
 
-from feddbn.data.layout import Layout, quoted, refuse_values, unnamed
+from feddbn.data.cells import with_levels
+from feddbn.data.layout import Layout, quoted, unnamed
 from feddbn.data.rows import BATCH_ROWS
 from feddbn.errors import DataError, FeddbnError, FileError, Given, MissingExtra, ParameterError, reading
-from feddbn.findings import Finding
 
 __all__ = ["SqlTable", "Table", "batches", "plain_frame", "table_of"]
 
 Frames = Iterator[pd.DataFrame]
-_LOOKED_AT = 200
 _SQL_MEMORY = "1GB"
 
 
@@ -42,30 +42,44 @@ class Table:
         What a recording or a site gets called, and how sentences name the table.
     columns
         Names of the columns.
-    frames
+    opened
         Reads some of the columns, in batches.
+    errors
+        The context in which it reads: what goes wrong there is said in one sentence.
     index_columns, time_index
         Columns that held the row index of the DataFrame that was written; the one of them that holds dates, if it is alone.
-    index
-        The index of a DataFrame that was given.
     is_held
         Whether the rows are in memory already.
-    said
-        What was recognised of how the table is written, and nobody said.
     """
 
     name: str
     where: str
     columns: tuple[str, ...]
-    frames: Callable[[Sequence[str]], Frames]
+    opened: Callable[[list[str]], Frames]
+    errors: Callable[[], AbstractContextManager[None]] = nullcontext
     index_columns: tuple[str, ...] = ()
     time_index: str | None = None
-    index: pd.Index | None = None
     is_held: bool = False
-    said: tuple[Finding, ...] = ()
 
     def __post_init__(self) -> None:
-        refuse_twice(self.columns, self.where)
+        names = self.columns
+        twice = (
+            sorted({name for name in names if names.count(name) > 1}) if len({*names}) < len(names) else []
+        )
+        if twice:
+            said = f"{self.where} has more than one column {quoted(twice)}; give every column its own name."
+            raise DataError(said, code="twice")
+
+    def frames(self, columns: Sequence[str]) -> Frames:
+        """Yield the rows of some columns."""
+        with self.errors():
+            found = iter(self.opened(list(columns)))
+        while True:
+            with self.errors():
+                frame = next(found, None)
+            if frame is None:
+                return
+            yield frame
 
 
 def batches(source: Any, layout: Layout | None = None) -> Frames:
@@ -92,18 +106,18 @@ def table_of(value: Any, layout: Layout | None = None, where: str = "data") -> A
     layout = layout or Layout()
     if isinstance(value, np.ndarray):
         arrays = value if value.ndim == 3 else [value]
-        made = [_of_array(one, layout, where) for one in arrays]
-        return made if value.ndim == 3 else made[0]
+        frames = [_named(one, layout, where) for one in arrays]
+        value = frames if value.ndim == 3 else frames[0]
+    elif is_labelled(value):
+        value = _of_labelled(value, layout)
     if isinstance(value, pd.DataFrame):
         return _of_frame(value, layout, where)
-    if is_labelled(value):
-        found = _of_labelled(value, layout)
-        frames = [_of_frame(one, layout, where) for one in (found if isinstance(found, list) else [found])]
-        return frames if isinstance(found, list) else frames[0]
+    if isinstance(value, list) and all(isinstance(one, pd.DataFrame) for one in value):
+        return [_of_frame(one, layout, where) for one in value]
     if isinstance(value, (str, PathLike)):
         return _of_file(Path(value), layout)
     if isinstance(value, SqlTable):
-        return Table("recording-0", "the query", value.columns(), value.frames)
+        return _of_query(value)
     frame = nw.from_native(value, pass_through=True, allow_series=True)
     if isinstance(frame, nw.LazyFrame):
         return _of_lazy(frame)
@@ -114,7 +128,9 @@ def table_of(value: Any, layout: Layout | None = None, where: str = "data") -> A
         if hasattr(value, "__arrow_c_stream__") and not isinstance(frame, nw.Series):
             import pyarrow as pa
 
-            return _of_stream(pa.RecordBatchReader.from_stream(value))
+            stream = pa.RecordBatchReader.from_stream(value)
+            names = tuple(map(str, stream.schema.names))
+            return _computed(names, lambda columns: (one.select(columns).to_pandas() for one in stream))
     return value
 
 
@@ -128,45 +144,41 @@ def _needing(package: str, extra: str) -> Iterator[None]:
         raise MissingExtra(package, extra) from None
 
 
+# ---- memory
+
+
 def _of_frame(frame: pd.DataFrame, layout: Layout, where: str) -> Table:
     """A frame of pandas; levels of its index that have a role are columns, and dates in it are a time."""
-    keys, index, time_index = [*layout.keys.values()], frame.index, None
+    keys, index, time_index = layout.keys.values(), frame.index, None
     if any(name in index.names for name in keys if name is not None and name not in frame.columns):
-        frame, index = frame.reset_index(), pd.RangeIndex(len(frame))
+        frame = frame.reset_index()
     elif layout.time is None and isinstance(index, (pd.DatetimeIndex, pd.PeriodIndex)):
         name = str(index.name or "index")
         if name not in frame.columns:
             frame, time_index = frame.rename_axis(index=name).reset_index(), name
+    elif index.nlevels > 1:
+        raise DataError(
+            f"{where} has an index with the levels {quoted(index.names)}; say what they are with {Given('series')} and "
+            f"{Given('time')}, or take them off with reset_index(drop=True).",
+            code="index-levels",
+        )
     names = tuple(map(str, frame.columns))
-    refuse_twice(names, where)
     if any(type(name) is not str for name in frame.columns):
         frame = frame.set_axis(list(names), axis=1)
 
-    def frames(columns: Sequence[str]) -> Frames:
-        yield frame if tuple(columns) == names else frame[list(columns)]
+    def opened(columns: list[str]) -> Frames:
+        yield frame if tuple(columns) == names else frame[columns]
 
-    return Table("recording-0", where, names, frames, (), time_index, index, True)
+    return Table("recording-0", where, names, opened, time_index=time_index, is_held=True)
 
 
-def _of_array(values: Any, layout: Layout, where: str) -> Table:
+def _named(values: Any, layout: Layout, where: str) -> pd.DataFrame:
+    """The frame of an array (rows, variables)."""
     if values.ndim != 2:
-        fix = (
-            "; reshape(-1, 1) makes one variable of it"
-            if values.ndim == 1
-            else ", or 3 (recordings, rows, variables)"
-        )
-        raise DataError(
-            f"{where} is an array with {values.ndim} dimensions instead of 2 (rows, variables){fix}."
-        )
-    for argument, column in layout.keys.items():
-        if column is not None:
-            raise DataError(
-                f"{where} is an array without column names, so {Given(argument, column)} cannot be found; give a DataFrame."
-            )
-    names = unnamed(values.shape[1])
-    if layout.variables is not None and len(layout.variables) == values.shape[1]:
-        names = tuple(layout.variables)
-    return _of_frame(pd.DataFrame(values, columns=list(names), copy=False), Layout(), where)
+        said = f"{where} is an array with {values.ndim} dimensions instead of 2 (rows, variables)"
+        raise DataError(f"{said}; reshape(-1, 1) makes one variable of a series.")
+    names = layout.variables if layout.variables and len(layout.variables) == values.shape[1] else ()
+    return pd.DataFrame(values, columns=list(names or unnamed(values.shape[1])), copy=False)
 
 
 def is_labelled(value: Any) -> bool:
@@ -213,11 +225,14 @@ def plain_frame(value: Any, layout: Layout | None = None) -> Any:
     return whole if found.time_index is None else whole.set_index(found.time_index)
 
 
+# ---- files
+
 _CSV = {".csv": ",", ".tsv": "\t"}
 _PARQUET = (".parquet", ".pq")
 _ARROW = (".arrow", ".feather", ".ipc")
 ENDINGS = ".csv, .tsv, .parquet, .arrow or .feather"
 _PACKED = (".gz", ".bz2", ".xz", ".zst")
+_VALUE = re.compile(r"\s*[-+]?\d+(\.\d*|-\d\d-\d\d.*)")
 # What pandas takes for an empty cell.
 _EMPTY = set("|#N/A|#N/A N/A|#NA|-1.#IND|-1.#QNAN|-NaN|-nan|1.#IND|1.#QNAN|<NA>|N/A|NA".split("|"))  # noqa: SIM905
 _EMPTY |= {"NULL", "NaN", "None", "n/a", "nan", "null"}
@@ -252,10 +267,9 @@ def _of_file(path: Path, layout: Layout) -> Table:
     """The table in a file, chosen by its ending."""
     if not path.exists():
         raise FileError(f"file {str(path)!r} does not exist; check the path.")
-    name, where, kind = stem(path), f"file {str(path)!r}", _kind(path)
+    where, kind = f"file {str(path)!r}", _kind(path)
     if kind in _CSV:
-        text = _Text(path, where, layout)
-        return Table(name, where, text.columns(), text.frames, said=text.said)
+        return _of_text(path, where, layout)
     if kind not in (*_PARQUET, *_ARROW):
         raise FileError(
             f"file {str(path)!r} is of a kind that is not read; use {ENDINGS} (text also as .gz)."
@@ -263,172 +277,107 @@ def _of_file(path: Path, layout: Layout) -> Table:
     with _needing("pyarrow", "parquet"):
         import pyarrow as pa
         import pyarrow.parquet as pq
-    with reading(where, "Parquet" if kind in _PARQUET else "Arrow"):
+    errors = partial(reading, where, "Parquet" if kind in _PARQUET else "Arrow")
+    with errors():
         if kind in _PARQUET:
-            schema, frames = pq.read_schema(path), partial(_parquet_frames, path, where)
+            schema, opened = pq.read_schema(path), partial(_of_parquet, path)
         else:
             with pa.memory_map(str(path)) as mapped:
-                schema, frames = pa.ipc.open_file(mapped).schema, partial(_arrow_frames, path)
+                schema, opened = pa.ipc.open_file(mapped).schema, partial(_of_arrow, path)
     stored = (schema.pandas_metadata or {}).get("index_columns", [])
     index = tuple(one for one in stored if isinstance(one, str))
     is_time = len(index) == 1 and str(schema.field(index[0]).type).startswith("timestamp")
-    return Table(name, where, tuple(schema.names), frames, index, index[0] if is_time else None)
+    return Table(stem(path), where, tuple(schema.names), opened, errors, index, index[0] if is_time else None)
 
 
-def _parquet_frames(path: Path, where: str, columns: Sequence[str]) -> Frames:
+def _of_parquet(path: Path, columns: list[str]) -> Frames:
     import pyarrow.parquet as pq
 
     # A buffered stream reads pages as they are needed; without it whole column chunks would be held.
     with pq.ParquetFile(path, buffer_size=1 << 18, pre_buffer=False) as file:
-        batches = file.iter_batches(BATCH_ROWS, columns=list(columns), use_threads=False)
-        while True:
-            with reading(where, "Parquet"):
-                batch = next(batches, None)
-            if batch is None:
-                return
+        for batch in file.iter_batches(BATCH_ROWS, columns=columns, use_threads=False):
             # Columns stay where they were read to; numbers are copied once.
             yield batch.to_pandas(ignore_metadata=True, split_blocks=True)
 
 
-def _arrow_frames(path: Path, columns: Sequence[str]) -> Frames:
+def _of_arrow(path: Path, columns: list[str]) -> Frames:
     import pyarrow as pa
 
     with pa.memory_map(str(path)) as mapped:
         file = pa.ipc.open_file(mapped)
         for batch in map(file.get_batch, range(file.num_record_batches)):
             for row in range(0, batch.num_rows, BATCH_ROWS):
-                yield batch.select(list(columns)).slice(row, BATCH_ROWS).to_pandas(ignore_metadata=True)
+                yield batch.select(columns).slice(row, BATCH_ROWS).to_pandas(ignore_metadata=True)
 
 
-class _Text:
-    """A text file with a header; `layout` says how it is written.
+def _of_text(path: Path, where: str, layout: Layout) -> Table:
+    """A text file with a header, written as `layout` says; nothing is guessed, but what seems to be meant is proposed.
 
-    Its columns of names are read as text, so that batches agree on their type. A word such as "None" is no empty cell in a
-    column that has it among its levels.
+    Its columns of names and levels are read as text, so that batches agree on their type. A word such as "None" is no empty
+    cell in a column that has it among its levels.
     """
-
-    def __init__(self, path: Path, where: str, layout: Layout) -> None:
-        self.path, self.where, self.layout = path, where, layout
-        self.read_as: dict[str, str] = {}
-
-    @property
-    def said(self) -> tuple[Finding, ...]:
-        """What was recognised of how the file is written, and nobody said."""
-        return (Finding("text-format", "note", dict(self.read_as)),) if self.read_as else ()
-
-    def _separates(self, mark: str, text: Mapping[str, Any]) -> bool:
-        """Whether a mark stands in rows, too: in the header alone it belongs to the name of one column."""
-        with self._reading():
-            rows = pd.read_csv(self.path, nrows=_LOOKED_AT, **{**text, "sep": mark}).iloc[1:, 1:]
-        return not len(rows) or bool((rows.fillna("") != "").any(axis=None))
-
-    def _has_decimal_commas(self, text: Mapping[str, Any]) -> bool:
-        """Whether the first rows have numbers such as 0,5 and none such as 0.5; 1,000 alone may be a thousand."""
-        with self._reading():
-            cells = pd.read_csv(self.path, nrows=_LOOKED_AT, **text).stack().iloc[:]
-        commas = cells[cells.str.fullmatch(r"\s*[-+]?\d*,\d+\s*").fillna(False)]
-        if not len(commas) or cells.str.fullmatch(r"\s*[-+]?\d*\.\d+\s*").fillna(False).any():
-            return False
-        return not commas.str.fullmatch(r"\s*[-+]?[1-9]\d{0,2},\d{3}\s*").all()
-
-    @contextmanager
-    def _reading(self) -> Iterator[None]:
-        try:
-            with reading(self.where, "CSV"):
-                yield
-        except FileError as error:
-            if "No columns to parse" in str(error):
-                raise FileError(
-                    f"{self.where} is empty; write a line with the names of columns, and rows below it.",
-                    code="empty",
-                ) from None
-            said = f"{self.where} is not {self.layout.encoding or 'UTF-8'} text{self._strange()}; say what it is, often "
-            said += f"{Given('encoding', 'latin-1')}."
-            if "saw" in str(error) and "Expected" in str(error):
-                said = f"{str(error)[:-1]}: a line has more cells than there are columns; say what separates columns with "
-                said += f"{Given('separator')}, and what begins decimals with {Given('decimal')}."
-            elif error.code != "not-text":
-                raise
-            raise FileError(said, code=error.code) from None
-
-    def _strange(self) -> str:
-        """The first line that is no such text, as a part of a sentence."""
-        with open(self.path, "rb") as file:
-            for row, line in enumerate(file if self.path.suffix not in _PACKED else ()):
-                try:
-                    line.decode(self.layout.encoding or "utf-8")
-                except UnicodeDecodeError as error:
-                    cell = line[: error.end].decode("latin-1").split(_CSV.get(_kind(self.path), ","))[-1]
-                    return f": line {row + 1} has {cell!r}..."
-        return ""
-
-    @cached_property
-    def _options(self) -> dict[str, Any]:
-        layout = self.layout
-        plain: dict[str, Any] = {
-            "sep": layout.separator or _CSV.get(_kind(self.path), ","),
-            "decimal": layout.decimal or ".",
-            "encoding": layout.encoding,
-        }
-        text: dict[str, Any] = {"header": None, "dtype": str, "keep_default_na": False, **plain}
+    plain: dict[str, Any] = {
+        "sep": layout.separator or _CSV[_kind(path)],
+        "decimal": layout.decimal or ".",
+        "encoding": layout.encoding,
+    }
+    if plain["sep"] == plain["decimal"]:
+        said = f"{Given('decimal', plain['decimal'])} is what stands between columns, too; give {Given('separator')}."
+        raise ParameterError(said)
+    text = {**plain, "header": None, "dtype": str, "keep_default_na": False}
+    errors = partial(_text_errors, where, layout.encoding or "UTF-8")
+    with errors():
         # As a header, pandas would rename what is there twice, and take more cells below it for an index.
-        with self._reading():
-            head = pd.read_csv(self.path, nrows=1, **text)
-        names = [str(name) for name in head.iloc[0]] if len(head) else []
-        marks = [one for one in ";\t,|" if len(names) == 1 and one in names[0] and one != plain["sep"]]
-        mark = next((one for one in marks if self._separates(one, text)), None)
-        if mark is not None and layout.separator is not None:
-            said = f"{self.where} seems to separate columns by {mark!r}; give {Given('separator', mark)}."
-            raise FileError(said, code="separator")
+        names = tuple(map(str, pd.read_csv(path, nrows=1, **text).iloc[0]))
+        mark = next((one for one in ";\t" if len(names) == 1 and one in names[0]), None)
         if mark is not None:
-            plain["sep"] = text["sep"] = self.read_as["separator"] = mark
-            names = names[0].split(mark)
-        if layout.decimal is None and plain["sep"] != "," and self._has_decimal_commas(text):
-            plain["decimal"] = self.read_as["decimal"] = ","
-        if plain["sep"] == plain["decimal"]:
-            said = f"{Given('decimal', plain['decimal'])} is what stands between columns, too; give {Given('separator')}."
-            raise ParameterError(said)
-        with self._reading():
-            pd.read_csv(self.path, nrows=2, **text)
-        refuse_twice([name for name in names if name], self.where)
-        plain["dtype"] = dict.fromkeys(layout.text_columns, str)
-        words = {name: _EMPTY & set(levels) for name, levels in layout.level_names.items()}
-        if not any(words.values()):
-            return plain
-        empty = {name: sorted(_EMPTY - words.get(name, set())) for name in names}
-        return {**plain, "keep_default_na": False, "na_values": empty}
+            said = f"{where} seems to separate columns by {mark!r}; give {Given('separator', mark)}."
+            raise FileError(said, code="separator")
+        pd.read_csv(path, nrows=2, **text)
+    if 2 * sum(_VALUE.fullmatch(name) is not None for name in names) > len(names):
+        said = f"{where} has values in its first line; write a line with the names of the columns above it."
+        raise DataError(said, code="header")
+    names = tuple(name or f"Unnamed: {j}" for j, name in enumerate(names))
+    words = {name: _EMPTY - {*kind.levels} for name, kind in with_levels(layout.kinds).items()}
+    plain["dtype"] = dict.fromkeys(filter(None, (layout.site, layout.series, layout.names, *words)), str)
+    if words:
+        empty = {name: sorted(words.get(name, _EMPTY)) for name in names}
+        plain |= {"na_values": empty, "keep_default_na": False}
 
-    def columns(self) -> tuple[str, ...]:
-        """Return the names in the header."""
-        with self._reading():
-            return tuple(str(name) for name in pd.read_csv(self.path, nrows=0, **self._options).columns)
-
-    def frames(self, columns: Sequence[str]) -> Frames:
-        """Yield batches of these columns."""
+    def opened(columns: list[str]) -> Frames:
         # All columns are read: pandas takes no notice of lines with more cells where it is asked for some.
-        with self._reading():
-            reader = pd.read_csv(self.path, chunksize=BATCH_ROWS, low_memory=False, **self._options)
-        with reader:
-            while True:
-                with self._reading():
-                    frame = next(reader, None)
-                if frame is None:
-                    return
-                yield frame[list(columns)]
+        with pd.read_csv(path, chunksize=BATCH_ROWS, low_memory=False, **plain) as reader:
+            for frame in reader:
+                yield frame[columns]
 
-
-def refuse_twice(names: Sequence[str], where: str) -> None:
-    """Refuse two columns of one name."""
-    twice = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
-    if twice:
-        refuse_values(names, where)
-        raise DataError(
-            f"{where} has more than one column {quoted(twice)}; give every column its own name.", code="twice"
-        )
+    return Table(stem(path), where, names, opened, errors)
 
 
 @contextmanager
-def _computing(where: str) -> Iterator[None]:
+def _text_errors(where: str, encoding: str) -> Iterator[None]:
+    try:
+        with reading(where, "CSV"):
+            yield
+    except FileError as error:
+        said, code = str(error)[:-1], error.code
+        if "No columns to parse" in said:
+            said = f"{where} is empty; write a line with the names of columns, and rows below it"
+            code = "empty"
+        elif code == "not-text":
+            said = f"{where} is not {encoding} text; say what it is, often {Given('encoding', 'latin-1')}"
+        elif "saw" in said:
+            said += f": a line has more cells than there are columns; say what separates columns with {Given('separator')}, "
+            said += f"and what begins decimals with {Given('decimal')}"
+        else:
+            raise
+        raise FileError(f"{said}.", code=code) from None
+
+
+# ---- what is computed when it is asked for
+
+
+@contextmanager
+def _engine_errors(where: str) -> Iterator[None]:
     try:
         with _needing("pyarrow", "parquet"):
             yield
@@ -440,30 +389,14 @@ def _computing(where: str) -> Iterator[None]:
         raise DataError(f"{where} cannot be read: {reason}.", code="engine") from None
 
 
-def _computed(frames: Callable[[list[str]], Frames], where: str, columns: Sequence[str]) -> Frames:
-    """Yield batches that are computed when they are asked for."""
-    with _computing(where):
-        found = iter(frames(list(columns)))
-    while True:
-        with _computing(where):
-            frame = next(found, None)
-        if frame is None:
-            return
-        yield frame
-
-
-def _of_stream(stream: Any) -> Table:
-    def frames(columns: list[str]) -> Frames:
-        return (one.select(columns).to_pandas() for one in stream)
-
-    names = tuple(map(str, stream.schema.names))
-    return Table("recording-0", "data", names, partial(_computed, frames, "data"))
+def _computed(names: tuple[str, ...], opened: Callable[[list[str]], Frames], where: str = "data") -> Table:
+    return Table("recording-0", where, names, opened, partial(_engine_errors, where))
 
 
 def _of_lazy(frame: nw.LazyFrame[Any]) -> Table:
     native, kind = frame.to_native(), frame.implementation
 
-    def frames(columns: list[str]) -> Frames:
+    def opened(columns: list[str]) -> Frames:
         if kind.is_duckdb():
             return _of_relation(native, columns)
         if kind.is_polars() and hasattr(native, "collect_batches"):
@@ -474,39 +407,35 @@ def _of_lazy(frame: nw.LazyFrame[Any]) -> Table:
             found = [frame.select(columns).collect("pandas")]
         return (one.to_pandas() for one in found)
 
-    with _computing("data"):
-        names = tuple(map(str, frame.collect_schema()))
-    return Table("recording-0", "data", names, partial(_computed, frames, "data"))
+    with _engine_errors("data"):
+        return _computed(tuple(map(str, frame.collect_schema())), opened)
 
 
-def _duckdb() -> Any:
-    """DuckDB in a memory of its own, with bounds; whatever does not fit goes to a folder that nobody else can read."""
-    with _needing("duckdb", "sql"):
-        import duckdb
-    spill = tempfile.TemporaryDirectory(prefix="feddbn-")
-    # One thread gives rows in one order; nothing is fetched from elsewhere, nor taken from variables of Python.
-    options: dict[str, Any] = {"threads": 1, "memory_limit": _SQL_MEMORY, "temp_directory": spill.name}
-    options |= {"autoinstall_known_extensions": False, "python_enable_replacements": False}
-    engine = duckdb.connect(config=options)
-    weakref.finalize(engine, spill.cleanup)
-    return engine
+def _of_query(table: SqlTable) -> Table:
+    """The answer to a query; the engine lives as long as the table."""
+    engine = table.connected()
+    with _engine_errors("the query"):
+        relation = engine.sql(table.query)
 
+    def opened(columns: list[str], _engine: Any = engine) -> Frames:
+        return _of_relation(relation, columns)
 
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
+    return _computed(tuple(relation.columns), opened, "the query")
 
 
 def _of_relation(relation: Any, columns: Sequence[str]) -> Frames:
     """Yield the rows of a relation of DuckDB; exact decimals become the nearest numbers, which Arrow would miss."""
     kinds = dict(zip(relation.columns, map(str, relation.types), strict=True))
-    exact = [name for name, kind in kinds.items() if kind.startswith(("DECIMAL", "HUGEINT", "UHUGEINT"))]
-    chosen = (f"CAST({_quoted(c)} AS DOUBLE) AS {_quoted(c)}" if c in exact else _quoted(c) for c in columns)
+    names = {name: '"' + name.replace('"', '""') + '"' for name in columns}
+    exact = [name for name in columns if kinds[name].startswith(("DECIMAL", "HUGEINT", "UHUGEINT"))]
+    chosen = (f"CAST({one} AS DOUBLE) AS {one}" if name in exact else one for name, one in names.items())
     found = relation.project(", ".join(chosen))
     # The second is its name in earlier versions of DuckDB.
     for batch in (getattr(found, "to_arrow_reader", None) or found.fetch_record_batch)(BATCH_ROWS):
         yield batch.to_pandas()
 
 
+@dataclass(frozen=True)
 class SqlTable:
     """The rows of a query that DuckDB answers (the extra `sql`), read in batches.
 
@@ -516,8 +445,8 @@ class SqlTable:
         One SELECT. It may name files (``FROM 'vitals.parquet'``) and tables of `database`. It is asked once; end it with
         ORDER BY unless it reads one table as it is.
     database
-        A file of DuckDB or SQLite, or ``postgres:`` with the words by which to connect (``postgres:dbname=icu``). It is
-        opened for reading only. SQLite and Postgres need extensions of DuckDB, which are never fetched unasked.
+        A database that DuckDB attaches, for reading only: a file of its own, or, with extensions that are never fetched
+        unasked, a file of SQLite or ``postgres:`` with the words by which to connect.
     folder
         Where files with relative paths are looked for; by default where the program runs.
 
@@ -529,65 +458,42 @@ class SqlTable:
     ('x', 'y')
     """
 
-    def __init__(
-        self,
-        query: str,
-        database: str | PathLike[str] | None = None,
-        folder: str | PathLike[str] | None = None,
-    ) -> None:
-        if not isinstance(query, str) or not query.strip():
-            raise ParameterError(f"query={query!r} must be a SELECT, as text.")
-        self.query, self.database, self.folder = query, database, folder
+    query: str
+    database: str | PathLike[str] | None = None
+    folder: str | PathLike[str] | None = None
 
-    def __getstate__(self) -> dict[str, Any]:
-        # Another process opens the database itself.
-        return {name: value for name, value in vars(self).items() if name != "_engine"}
-
-    @cached_property
-    def _engine(self) -> tuple[Any, str | None]:
-        """DuckDB with the database, if there is one, under the name it has there."""
-        engine = _duckdb()
-        kinds = [str(one.type).rpartition(".")[2] for one in engine.extract_statements(self.query)]
-        if kinds != ["SELECT"]:
+    def connected(self) -> Any:
+        """Return DuckDB in a memory of its own, with bounds; what does not fit goes to a folder that nobody else can read."""
+        with _needing("duckdb", "sql"):
+            import duckdb
+        spill = tempfile.TemporaryDirectory(prefix="feddbn-")
+        # One thread gives rows in one order; nothing is fetched from elsewhere, nor taken from variables of Python.
+        options: dict[str, Any] = {"threads": 1, "memory_limit": _SQL_MEMORY, "temp_directory": spill.name}
+        options |= {"autoinstall_known_extensions": False, "python_enable_replacements": False}
+        engine = duckdb.connect(config=options)
+        weakref.finalize(engine, spill.cleanup)
+        with _engine_errors("the query"):
+            statements = engine.extract_statements(self.query) if isinstance(self.query, str) else []
+            engine.execute("SET TimeZone = 'UTC'")
+        if [str(one.type).rpartition(".")[2] for one in statements] != ["SELECT"]:
             raise ParameterError(f"the query {self.query!r} must be one SELECT and nothing else.")
-        return engine, None if self.database is None else self._attach(engine, fspath(self.database))
-
-    def _attach(self, engine: Any, database: str) -> str:
-        kind, name, target = "postgres", "postgres", database
-        if not database.startswith(("postgres:", "postgresql:")):
-            with reading(f"database {database!r}", "a database"), open(database, "rb") as file:
-                kind = "sqlite" if file.read(16) == b"SQLite format 3\0" else "duckdb"
-            name = Path(database).stem
-        elif "://" not in database:
-            target = database.removeprefix("postgres:")
-        literal = target.replace("'", "''")
-        try:
-            engine.execute(f"ATTACH '{literal}' AS {_quoted(name)} (READ_ONLY, TYPE {kind})")
-        except Exception as error:
-            # The words that connect to a server may have a password among them.
-            reason, code = str(error).replace(target, "...").splitlines()[0].rstrip("."), "engine"
-            if f"INSTALL {kind}" in str(error):
-                code = "no-extension"
-                reason = f"DuckDB lacks its extension; once: python -c \"import duckdb; duckdb.sql('INSTALL {kind}')\""
-            raise DataError(f"the {kind} database cannot be opened ({reason}).", code=code) from None
-        return name
-
-    def _relation(self) -> Any:
-        """The query on a connection of its own, so that several passes can be under way."""
-        engine, name = self._engine
-        cursor = engine.cursor()
-        cursor.execute("SET TimeZone = 'UTC'")
         if self.folder is not None:
-            cursor.execute("SET file_search_path = ?", [fspath(self.folder)])
-        if name is not None:
-            cursor.execute(f"USE {_quoted(name)}")
-        return cursor.sql(self.query)
+            engine.execute("SET file_search_path = ?", [fspath(self.folder)])
+        if self.database is not None:
+            _attach(engine, fspath(self.database))
+        return engine
 
-    def columns(self) -> tuple[str, ...]:
-        """Return the names of the columns."""
-        with _computing("the query"):
-            return tuple(self._relation().columns)
 
-    def frames(self, columns: Sequence[str]) -> Frames:
-        """Yield batches of these columns."""
-        return _computed(lambda names: _of_relation(self._relation(), names), "the query", columns)
+def _attach(engine: Any, database: str) -> None:
+    if not database.startswith(("postgres:", "postgresql:")) and not Path(database).exists():
+        raise FileError(f"database {database!r} does not exist; check the path.", code="no-file")
+    literal = database.replace("'", "''")
+    try:
+        engine.execute(f"ATTACH '{literal}' AS given (READ_ONLY)")
+        engine.execute("USE given")
+    except Exception as error:
+        # The words that connect to a server may have a password among them, and DuckDB repeats them.
+        said = f"the database cannot be opened by DuckDB ({type(error).__name__}); check it with ATTACH in DuckDB itself, "
+        raise DataError(
+            f"{said}which names what is wrong or the extension that it lacks.", code="engine"
+        ) from None

@@ -17,7 +17,7 @@ from causallearn.search.PermutationBased.GRaSP import grasp as _grasp
 from causallearn.search.ScoreBased.GES import ges as _ges
 from causallearn.utils.PCUtils.BackgroundKnowledge import BackgroundKnowledge
 
-from feddbn.model.summary import Summary
+from feddbn.interop.summary import Summary
 
 __all__ = ["as_background", "boss", "fci", "ges", "grasp", "pc"]
 

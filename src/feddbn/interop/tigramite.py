@@ -20,7 +20,7 @@ from tigramite.data_processing import DataFrame
 from tigramite.independence_tests.independence_tests_base import CondIndTest
 
 from feddbn.errors import ParameterError
-from feddbn.model.summary import Summary
+from feddbn.interop.summary import Summary
 
 __all__ = ["SummaryParCorr"]
 

@@ -23,13 +23,13 @@ from feddbn.core.designs.cells import mapped
 from feddbn.core.designs.recordings import all_rows
 from feddbn.core.orders.hidden import HiddenDoubts
 from feddbn.core.penalised.path import RoundRecord, Status
+from feddbn.core.statistics.made_up import filled_in
 from feddbn.core.statistics.moments import Moments, dependences, safe_roots
 from feddbn.core.statistics.survey import FEWEST_SITES
 from feddbn.core.threads import one_thread
 from feddbn.data import SiteData, check_sites, read_sites, summary
 from feddbn.data.doubts import certain_doubts
 from feddbn.data.layout import Layout
-from feddbn.data.made_up import filled_in
 from feddbn.data.site import check_magnitudes, with_columns
 from feddbn.errors import (
     DataError,
@@ -399,8 +399,7 @@ class FederatedEstimator(ShownEstimator, BaseEstimator, Generic[S]):  # type: ig
         self._set_variables(tuple(dict.fromkeys(name for site in sites.values() for name in site.variables)))
         self.sites_ = summary(sites, n_lags)
         self._tell(*far_definitions(as_read.values(), self._rows.definitions))
-        declared = [name for name in layout.keys.values() if name is not None]
-        found = certain_doubts(sites, self.sites_, n_lags, declared, not self._rows.fills)
+        found = certain_doubts(sites, self.sites_, n_lags, not self._rows.fills)
         if not self._rows.is_settled:
             maps = self._rows.given.cell_maps
             found += filled_in({name: mapped(site, maps) for name, site in sites.items()}, self._rows.inputs)

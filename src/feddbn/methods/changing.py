@@ -39,8 +39,6 @@ from feddbn.settings import Rule, edges, flag, nothing, number, setting, takes, 
 
 __all__ = [
     "CHANGES",
-    "COURSES",
-    "DRIFT",
     "SEGMENT_EDGES",
     "VARIANCE_CHANGES",
     "ChangingDBN",
@@ -89,8 +87,6 @@ def _range(wish: BlockWish, sites: Mapping[str, SiteData]) -> tuple[int, int]:
 SEGMENT_EDGES = ("segment", "source", "target", "lag", "weight", "probability")
 CHANGES = ("source", "target", "lag", "row", "before", "after", "probability")
 VARIANCE_CHANGES = ("target", "what", "row", "before", "after", "probability")
-COURSES = ("what", "source", "target", "lag", "start", "weight")
-DRIFT = ("what", "source", "target", "lag", "start", "middle", "end", "probability")
 _LONG_LAST = 2.0
 
 
@@ -129,9 +125,9 @@ def _changes(
     found, d, rows = outcome.changing, len(names), []
     for s, cut in enumerate(found.cuts, start=1):
         for j, node in enumerate(found.nodes):
-            steps = node.weights[:, : node.width - 1]
+            steps = node.weights[:, :-1]
             for m in np.flatnonzero(steps[s] != steps[s - 1]).tolist():
-                before, after = (float(found.network_at(block)[0][m, j]) for block in (cut - 1, cut))
+                before, after = (float(found.network(k)[0][m, j]) for k in (s - 1, s))
                 loss = found.loss_under(j, Limits(unchanged=(m, s)), constraints, criterion)
                 start = outcome.blocks.start(cut)
                 rows.append((names[m % d], names[j], m // d, start, before, after, _probability(loss)))
@@ -166,9 +162,8 @@ def _edge_probabilities(outcome: ChangingOutcome, dbn: DBN, by_segment: pd.DataF
     """Those of the last segment; without changes of all edges that could be, as `OneShotDBN` has them."""
     if outcome.constant is None:
         known = by_segment[by_segment["segment"] == len(outcome.changing.cuts)]
-        # Weights that drift are those of the end, where some have vanished.
-        now = dbn.edges()[["source", "target", "lag", "weight"]]
-        return now.merge(known.drop(columns=["segment", "weight"]), on=["source", "target", "lag"])
+        now = dbn.edges()[["source", "target", "lag"]]
+        return now.merge(known.drop(columns="segment"), on=["source", "target", "lag"])
     learned, names = outcome.constant.learned, tuple(dbn.variables)
     C = refit(outcome.constant.moments, learned.support)[0]
     return learned_table(learned, C, explained_shares(outcome.constant.moments.scatter, C), names)
@@ -200,50 +195,13 @@ def _variance_changes(
                         _probability(_one_variance(found, j, s) - price),
                     )
                 )
-            constant = node.width - 1
-            if node.weights[s, constant] != node.weights[s - 1, constant]:
+            if node.weights[s, -1] != node.weights[s - 1, -1]:
                 before, after = (float(one[j]) for one in levels[s - 1 : s + 1])
-                loss = found.loss_under(j, Limits(unchanged=(constant, s)), constraints, criterion)
+                loss = found.loss_under(
+                    j, Limits(unchanged=(len(found.grams.scale), s)), constraints, criterion
+                )
                 rows.append((names[j], "level", start, before, after, _probability(loss)))
     return pd.DataFrame(rows, columns=list(VARIANCE_CHANGES))
-
-
-def _courses(outcome: ChangingOutcome, mean: FloatArray, names: tuple[str, ...]) -> pd.DataFrame:
-    """Weights and levels that drift, in every block."""
-    found, d, rows = outcome.changing, len(names), []
-    for block in range(outcome.blocks.n) if found.functions is not None else ():
-        dbn = _network(found.network_at(block), mean, names)
-        weights, start = dbn.adjacency_matrices.reshape(-1, d), outcome.blocks.start(block)
-        for j, node in enumerate(found.nodes):
-            for m in sorted(node.drifting):
-                if m == node.width - 1:
-                    rows.append(
-                        ("level", "", names[j], 0, start, float(known(dbn.intercept, "intercept")[j]))
-                    )
-                else:
-                    rows.append(("edge", names[m % d], names[j], m // d, start, float(weights[m, j])))
-    return pd.DataFrame(rows, columns=list(COURSES))
-
-
-def _drift(
-    outcome: ChangingOutcome,
-    courses: pd.DataFrame,
-    names: Sequence[str],
-    constraints: EdgeConstraints,
-    criterion: Criterion,
-) -> pd.DataFrame:
-    """The beginning, the middle and the end of these courses, and the probability by BIC that each drifts."""
-    found, rows, place = outcome.changing, [], list(names).index
-    by_edge: Any = courses.groupby(["what", "source", "target", "lag"], sort=False)
-    for (what, source, target, lag), course in by_edge:
-        j = place(target)
-        node = found.nodes[j]
-        m = node.width - 1 if what == "level" else lag * len(names) + place(source)
-        loss = found.loss_under(j, Limits(steady=m), constraints, criterion)
-        weights = course["weight"].to_numpy()
-        ends = weights[[0, (len(weights) - 1) // 2, -1]].tolist()
-        rows.append((what, source, target, lag, *ends, _probability(loss)))
-    return pd.DataFrame(rows, columns=list(DRIFT))
 
 
 def _one_variance(found: Changing, j: int, s: int) -> float:
@@ -256,7 +214,7 @@ def _one_variance(found: Changing, j: int, s: int) -> float:
     return float(n[here] @ np.log(one / node.variances[here]))
 
 
-def _findings(outcome: ChangingOutcome, changes: pd.DataFrame, drift: pd.DataFrame) -> Iterator[Finding]:
+def _findings(outcome: ChangingOutcome, changes: pd.DataFrame) -> Iterator[Finding]:
     """What has to be said about a fit."""
     blocks, cuts = outcome.blocks, outcome.changing.cuts
     if cuts:
@@ -265,9 +223,6 @@ def _findings(outcome: ChangingOutcome, changes: pd.DataFrame, drift: pd.DataFra
         places = {"places": [str(blocks.start(cut)) for cut in cuts], "by": kind, "rows": blocks.rows}
         unit = {"period": wish.period, "column": wish.column}
         yield Finding("changes", "note", {**places, **unit, "n_edges": len(changes)})
-    if len(drift):
-        n_edges = int((drift["what"] == "edge").sum())
-        yield Finding("drift", "note", {"n_edges": n_edges, "n_levels": len(drift) - n_edges})
     if not outcome.could_change:
         yield Finding("few-rows-for-changes", "warning")
     counts = np.array([block.n for block in outcome.moments_by_block])
@@ -293,12 +248,6 @@ class ChangingSettings(PreparedSettings):
         '"column:NAME": a column with block numbers 0, 1, ... that is not a variable.',
     )
     max_changes: int = setting(5, whole(0), "Largest number of changes.")
-    drift: bool | str = setting(
-        "auto",
-        flag() | word("auto"),
-        '"auto": weights and intercepts drift slowly, if this explains the data better than sudden changes (BIC). True: '
-        "only drift, no sudden changes. False: only sudden changes.",
-    )
     noise_variance: str = setting(
         "auto",
         word("auto", "equal", "free"),
@@ -354,15 +303,10 @@ class ChangingDBN(DBNEstimator[ChangingSettings]):
     dbns_by_segment_
         One network per segment, in time order.
     dbn_, W_, A_
-        That of the last segment, which forecasts use; of weights that drift the last values.
+        That of the last segment, which forecasts use.
     changes_
         DataFrame source, target, lag, row, before, after, probability: the edges that appear (before is 0), vanish
         (after is 0) or change their weight at a row. The probability is that by BIC, given the other changes.
-    drift_
-        DataFrame what, source, target, lag, start, middle, end, probability: weights ("edge") and levels (intercepts) that
-        drift, in the first block, in the middle and in the last one.
-    drift_courses_
-        DataFrame what, source, target, lag, start, weight: the same in every block.
     segment_edges_
         DataFrame segment, source, target, lag, weight, probability: the edges of every segment, and the probability by BIC
         that each is there, given the order and the changes.
@@ -371,7 +315,7 @@ class ChangingDBN(DBNEstimator[ChangingSettings]):
     variance_changes_
         DataFrame target, what, row, before, after, probability: noise variances and levels (intercepts) that change.
     change_scores_
-        Total score for 0, 1, 2, ... changes, less that for none; the lowest is taken unless drift explains more.
+        Total score for 0, 1, 2, ... changes, less that for none; the lowest is taken.
     block_rows_, n_blocks_
         Rows of a recording in a block (0 with a calendar or a column), and number of the blocks.
     residuals_
@@ -400,7 +344,6 @@ class ChangingDBN(DBNEstimator[ChangingSettings]):
     segments_: pd.DataFrame
     changes_: pd.DataFrame
     variance_changes_: pd.DataFrame
-    drift_: pd.DataFrame
     dbns_by_segment_: list[DBN]
     residuals_: ResidualSummary | None
 
@@ -426,11 +369,10 @@ class ChangingDBN(DBNEstimator[ChangingSettings]):
         learn = OrderLearner(kind, criterion)
         options = OneShotOptions(int(settings.n_lags), prepare=self._rows_on(federation), learn=learn)
         changes = CutLearner(
-            0 if settings.drift is True else int(settings.max_changes),
+            int(settings.max_changes),
             criterion,
             kind,
             change_price=float(settings.change_penalty),
-            drift=bool(settings.drift),
         )
         wish = first_block(BlockWish.of(settings.blocks), sites)
         rng = np.random.default_rng(settings.random_state)
@@ -476,19 +418,15 @@ class ChangingDBN(DBNEstimator[ChangingSettings]):
             self.noise_variance_ = "free"
         self.dbns_by_segment_ = [self._defining(one) for one in networks]
         last = networks[-1]
-        if found.functions is not None:
-            last = _network(found.network_at(outcome.blocks.n - 1), mean, names)
         self._set_network(last, last)
         self.block_rows_, self.n_blocks_ = outcome.blocks.rows, outcome.blocks.n
         self.segments_ = _segments(outcome)
         self.changes_ = _changes(outcome, names, constraints, criterion)
         self.variance_changes_ = _variance_changes(outcome, networks, names, constraints, criterion)
-        self.drift_courses_ = _courses(outcome, mean, names)
-        self.drift_ = _drift(outcome, self.drift_courses_, names, constraints, criterion)
         self.segment_edges_ = _segment_edges(outcome, networks, names, constraints, criterion)
         self.edge_probabilities_ = _edge_probabilities(outcome, last, self.segment_edges_)
         self.change_scores_ = [score - found.scores[0] for score in found.scores]
         self.order_ = [names[j] for j in order]
         self._set_sums(outcome.moments)
         self._say_moments(outcome.asked)
-        self._tell(*_findings(outcome, self.changes_, self.drift_))
+        self._tell(*_findings(outcome, self.changes_))

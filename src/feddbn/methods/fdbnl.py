@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TypeVar
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.constraints import EdgeConstraints
 from feddbn.core.penalised.optimum import Certificate
 from feddbn.core.penalised.path import StagedPath
 from feddbn.core.statistics.diagnostics import ScaleChoice
@@ -78,11 +77,11 @@ class IterativeEstimator(DBNEstimator[S]):
         if not run.status.is_converged:
             self._tell(Finding("not-converged", "warning", {"status": run.status.name}))
 
-    def _directed(self, dbn: DBN, scale: ScaleChoice | None, limits: EdgeConstraints | None = None) -> DBN:
+    def _directed(self, dbn: DBN, scale: ScaleChoice | None) -> DBN:
         """The network with its open edges, which scaled variables leave."""
         if scale is None or scale.rule == "none":
             return dbn
-        return equivalently_directed(dbn, self._constraints() if limits is None else limits)
+        return equivalently_directed(dbn, self._constraints())
 
     def _checked_network(self, preparation: Preparation, asked: AskedMoments | None) -> FittedNetwork:
         """The network that was fitted, for a look at its residuals."""

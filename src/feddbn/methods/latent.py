@@ -12,15 +12,15 @@ from feddbn.core.ancestral.marks import Marks
 from feddbn.core.ancestral.search import MarkLearner
 from feddbn.core.arrays import BoolArray
 from feddbn.core.orders.learn import refit
+from feddbn.core.statistics.enough import check_variances
 from feddbn.core.statistics.moments import Moments
 from feddbn.core.threads import one_thread
-from feddbn.data.checks import check_variances
 from feddbn.errors import DataError, ParameterError
 from feddbn.findings import Finding
+from feddbn.interop.summary import Summary
 from feddbn.methods.summary import SummaryEstimator, SummarySettings
 from feddbn.model.dbn import DBN
 from feddbn.model.graph import AncestralGraph
-from feddbn.model.summary import Summary
 from feddbn.settings import nothing, number, setting, takes, whole
 
 __all__ = ["LatentDBN", "LatentSettings"]

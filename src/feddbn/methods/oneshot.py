@@ -22,10 +22,10 @@ from feddbn.core.orders.learn import (
 )
 from feddbn.core.orders.parents import MANY_NODES, Criterion
 from feddbn.core.statistics.diagnostics import outputs_of, slow_findings
+from feddbn.core.statistics.enough import ROWS_PER_COLUMN, rows_doubt, rows_level
 from feddbn.core.statistics.moments import Moments
 from feddbn.core.threads import one_thread
 from feddbn.data import SiteData
-from feddbn.data.checks import ROWS_PER_COLUMN, rows_doubt, rows_level
 from feddbn.errors import Given, ParameterError, ResultWarning, UnitsWarning
 from feddbn.federation.programs.alone import Alone, alone_program, is_compared
 from feddbn.federation.programs.curved import (
@@ -388,7 +388,7 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
             self._variables,
             weights,
             variances,
-            limits_over(self._constraints(), outcome.n_lags, d, inputs).without_causes_of(outcome.knobs),
+            outcome.limits(limits_over(self._constraints(), outcome.n_lags, d, inputs)),
             inputs,
             asked.center,
             asked.treatment,
@@ -404,8 +404,7 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
         fdr, d = self._settings.fdr, len(self._variables)
         if fdr is None or outcome.q_values is not None:
             return outcome
-        limits = limits_over(self._constraints(), outcome.n_lags, d, self._inputs)
-        limits = limits.without_causes_of(outcome.knobs)
+        limits = outcome.limits(limits_over(self._constraints(), outcome.n_lags, d, self._inputs))
         return with_discoveries(outcome, report, limits, fdr)
 
     def _replicated(self, fit: Fit, federation: Federation) -> ServerProgram[Fit]:
@@ -474,8 +473,7 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
         """Set what was learned, and say what has to be said."""
         outcome = self._discovered(outcome, report)
         learned, names, d = outcome.learned, self._variables, len(self._variables)
-        limits = limits_over(self._constraints(), outcome.n_lags, d, self._inputs)
-        limits = limits.without_causes_of(outcome.knobs)
+        limits = outcome.limits(limits_over(self._constraints(), outcome.n_lags, d, self._inputs))
         if learned.shares is None:
             learn, rng = self._settings.options.learn, np.random.default_rng(_OF_RESAMPLES)
             outcome = replicated((outcome, report, curved), learn, limits, rng)
@@ -541,8 +539,8 @@ class OneShotDBN(UpdatedEstimator[OneShotSettings]):
         if outcome.doubted:
             edges = [[names[i], names[j], lag] for i, j, lag in outcome.doubted]
             self._tell(Finding("doubted-links", "note", {"edges": edges}, cure={"features": "spline"}))
-        if outcome.knobs:
-            knobs = tuple(names[j] for j in outcome.knobs)
+        if outcome.knobs is not None and outcome.knobs.named:
+            knobs = tuple(names[j] for j in outcome.knobs.named)
             self._tell(Finding("knobs", "note", {}, knobs, cure={"prepare.exogenous": list(knobs)}))
         self._tell(*slow_findings(outcome.moments, names, self._inputs))
         self._say_residuals(report)

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.constraints import EdgeConstraints
 from feddbn.core.penalised.optimum import PersonalCertificate
-from feddbn.data import SiteData, check_sites, read_sites
-from feddbn.data.layout import Layout
-from feddbn.federation.programs.pfdbnl.questions import Entries
+from feddbn.data import SiteData
 from feddbn.federation.programs.pfdbnl.rounds import PersonalFit, PFDBNLSettings, personal_program
 from feddbn.federation.programs.pfdbnl.shared_edges import edge_counts_program
 from feddbn.federation.programs.pfdbnl.site import personal_arrays
@@ -118,17 +114,10 @@ class PFDBNL(IterativeEstimator[PFDBNLSettings]):
             is_proven=is_proven,
         )
 
-    @property
-    def _is_partial(self) -> bool:
-        return self._settings.different_variables
-
     def _look(self, fit: PersonalFit, federation: Federation, observer: Observer | None) -> None:
         """Say what residuals near the sites' own networks tell, if they are looked at."""
         settings = self._settings
-        # What a site has not measured is missing from its residuals.
-        by_default = settings.schedule != "paper" and not (
-            settings.rows.is_settled or settings.different_variables
-        )
+        by_default = settings.schedule != "paper" and not settings.rows.is_settled
         if not are_looked_at(settings.check_residuals, federation, by_default=by_default):
             return
         checked = self._checked_network(fit.preparation, fit.asked)
@@ -147,19 +136,6 @@ class PFDBNL(IterativeEstimator[PFDBNLSettings]):
         fit = yield from self._program(federation, quick, run_number, is_proven=False)
         return None, fit.preparation
 
-    def _read(self, data: Any, layout: Layout) -> Mapping[str, SiteData]:
-        """Return the sites; with `different_variables` each as it is, over the union of all names."""
-        if not self._settings.different_variables:
-            return super()._read(data, layout)
-        return read_sites(data, same_variables=False, layout=layout)
-
-    def _check(self, sites: Mapping[str, SiteData], n_lags: int) -> None:
-        if not self._settings.different_variables:
-            super()._check(sites, n_lags)
-            return
-        for name, site in sites.items():
-            check_sites({name: site}, n_lags)
-
     def _set_fit(self, fit: PersonalFit, seconds: list[float]) -> None:
         run, variables = fit.run, self._variables
         shared = network(fit.shared, fit.preparation, variables, fit.target_loss)
@@ -176,31 +152,16 @@ class PFDBNL(IterativeEstimator[PFDBNLSettings]):
         self.dbns_: dict[str, DBN] = {}
         self.dbns_raw_: dict[str, DBN] = {}
         certificates: dict[str, tuple[float, float]] = {}
-        variables, n_lags, full = self._variables, int(self._value("n_lags")), self._constraints()
+        variables = self._variables
         for name in federation.sites:
             state = federation.state_of(name)
             if state is None:
                 continue
             own = personal_arrays(state)
-            names = tuple(variables[i] for i in own["columns"].astype(int))
-            entries = Entries.of(names, variables, n_lags)
-            preparation = _part(fit.preparation, entries)
-            loss = own["target_loss"][entries.columns]
-            found = network(entries.take(own["C"]), preparation, names, loss)
-            allowed, required = (
-                entries.take(part.astype(float)) > 0 for part in (full.allowed, full.required)
-            )
-            limits = EdgeConstraints(allowed, required)
-            self.dbns_[name] = self._defining(self._directed(found, fit.scale, limits))
-            self.dbns_raw_[name] = network(entries.take(own["C_raw"]), preparation, names)
+            found = network(own["C"], fit.preparation, variables, own["target_loss"])
+            self.dbns_[name] = self._defining(self._directed(found, fit.scale))
+            self.dbns_raw_[name] = network(own["C_raw"], fit.preparation, variables)
             objective, bound = own["certificate"].tolist()
             if bound > 0:
                 certificates[name] = objective, bound
         self.certificate_ = PersonalCertificate.of(certificates) if certificates else None
-
-
-def _part(preparation: Preparation, entries: Entries) -> Preparation:
-    """Return the preparation of the entries a site holds."""
-    return replace(
-        preparation, center=entries.take(preparation.center), scale=entries.take(preparation.scale)
-    )

@@ -29,7 +29,6 @@ from feddbn.federation.programs.held_out import (
     judge_program,
 )
 from feddbn.federation.protocol.task import Federation, Observer
-from feddbn.federation.sums.prepare import AS_THEY_ARE
 from feddbn.federation.sums.statistics import make_fold, on_fold
 from feddbn.findings import Finding, Findings
 from feddbn.method_table import METHODS
@@ -151,13 +150,7 @@ def _may_square(federation: Federation) -> bool:
 def _judges(estimator: Any, federation: Federation, n_lags: int, held_out: HeldOut) -> list[Judge]:
     """Decide how held-out rows are treated, for all candidates and blocks."""
     folds = [make_fold(block, held_out.n_blocks, held_out.share) for block in range(held_out.n_blocks)]
-    is_partial = getattr(estimator, "_is_partial", False)
-    # Sites that hold different variables use rows as they are.
-    rows = (
-        replace(AS_THEY_ARE, center="recording" if estimator._rows.center == "recording" else "none")
-        if is_partial
-        else estimator._rows_on(federation)
-    )
+    rows = estimator._rows_on(federation)
     first = estimator._run(judge_program(estimator._variables, n_lags, rows, folds[0]), federation, None)[0]
     return [replace(first, fold=fold) for fold in folds]
 

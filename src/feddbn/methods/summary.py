@@ -16,9 +16,9 @@ from feddbn.federation.sums.prepare import Prepare, PreparedSettings
 from feddbn.federation.sums.tally import Tally
 from feddbn.federation.sums.treatment import AskedMoments, asked_moments_program
 from feddbn.findings import Finding
+from feddbn.interop.summary import Summary
 from feddbn.methods.updating import UpdatedEstimator
 from feddbn.model.dbn import DBN
-from feddbn.model.summary import Summary
 from feddbn.settings import Rule, is_federation, setting, takes, whole, word
 
 __all__ = ["MomentSettings", "MomentSummary", "SummaryEstimator", "SummarySettings", "summary"]

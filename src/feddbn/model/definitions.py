@@ -10,7 +10,8 @@ import ast
 import operator
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 import numpy as np
@@ -37,11 +38,10 @@ Values = Mapping[str, FloatArray]
 
 @dataclass(frozen=True)
 class Formula:
-    """A formula that was read: call it with values of its `names`. `is_affine`: a weighted sum and a constant."""
+    """A formula that was read: call it with values of its `names`."""
 
     text: str
     names: tuple[str, ...]
-    is_affine: bool
     _node: ast.expr = field(repr=False, compare=False)
 
     def __call__(self, values: Values) -> FloatArray:
@@ -61,28 +61,16 @@ def _value(node: ast.expr, values: Sequence[FloatArray]) -> Any:
     return values[int(node.id[1:])] if isinstance(node, ast.Name) else float(node.value)  # type: ignore[attr-defined]
 
 
-def _degree(node: ast.expr) -> float:
-    """The degree of an expression in its variables, infinite if it is no polynomial; ValueError if not allowed."""
-    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
-        left, right = _degree(node.left), _degree(node.right)
-        if isinstance(node.op, (ast.Add, ast.Sub)):
-            return max(left, right)
-        is_simple = not right if isinstance(node.op, ast.Div) else not (left and right)
-        return left + right if is_simple else np.inf
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.UAdd, ast.USub)):
-        return _degree(node.operand)
-    if (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Name)
-        and node.func.id in _FUNCTIONS
-        and len(node.args) == 1
-    ):
-        return np.inf if _degree(node.args[0]) else 0.0
-    if isinstance(node, ast.Name) and node.id not in _FUNCTIONS:
-        return 1.0
-    if isinstance(node, ast.Constant):
-        return 0.0
-    raise ValueError
+def _is_allowed(node: ast.expr) -> bool:
+    """Whether an expression has nothing but what formulas have."""
+    if isinstance(node, ast.BinOp):
+        return type(node.op) in _OPERATORS and _is_allowed(node.left) and _is_allowed(node.right)
+    if isinstance(node, ast.UnaryOp):
+        return isinstance(node.op, (ast.UAdd, ast.USub)) and _is_allowed(node.operand)
+    if isinstance(node, ast.Call):
+        is_known = isinstance(node.func, ast.Name) and node.func.id in _FUNCTIONS
+        return is_known and len(node.args) == 1 and not node.keywords and _is_allowed(node.args[0])
+    return isinstance(node, ast.Constant) or (isinstance(node, ast.Name) and node.id not in _FUNCTIONS)
 
 
 def _read(name: str, text: str) -> Formula:
@@ -96,10 +84,10 @@ def _read(name: str, text: str) -> Formula:
         parts.append(part)
         before = part
     try:
-        if len(parts) > _MOST_PARTS or not names:
-            raise ValueError
         node = ast.parse(" ".join(parts), mode="eval").body
-        return Formula(text, tuple(names), _degree(node) <= 1, node)
+        if len(parts) > _MOST_PARTS or not names or not _is_allowed(node):
+            raise ValueError
+        return Formula(text, tuple(names), node)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise ParameterError(
             f"definitions: {name} = {text[:100]!r} is no formula of numbers, names, + - * /, parentheses, log, exp; "
@@ -123,21 +111,17 @@ def read_definitions(given: object) -> dict[str, Formula]:
                 argument="definitions",
             )
         found[name] = _read(name, text)
-    ordered: dict[str, Formula] = {}
-    while len(ordered) < len(found):
-        ready = [
-            k for k, one in found.items() if k not in ordered and not {*one.names} & {*found} - {*ordered}
-        ]
-        if not ready:
-            loop = ", ".join(name for name in found if name not in ordered)
-            raise ParameterError(
-                f"definitions: {loop} cannot be computed, as what defines them goes in a circle; leave one out.",
-                argument="definitions",
-            )
-        for name in ready:
-            is_affine = all(ordered[other].is_affine for other in found[name].names if other in ordered)
-            ordered[name] = replace(found[name], is_affine=found[name].is_affine and is_affine)
-    return ordered
+    try:
+        order = TopologicalSorter(
+            {name: {*one.names} & {*found} for name, one in found.items()}
+        ).static_order()
+        return {name: found[name] for name in order}
+    except CycleError as error:
+        raise ParameterError(
+            f"definitions: {', '.join(error.args[1])} cannot be computed, as what defines them goes in a circle; leave one "
+            "out.",
+            argument="definitions",
+        ) from None
 
 
 def defined(formulas: Mapping[str, Formula], values: Values) -> dict[str, FloatArray]:

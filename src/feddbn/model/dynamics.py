@@ -19,7 +19,6 @@ from typing import Literal, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
-import pandas as pd
 import scipy.linalg
 
 from feddbn.core.arrays import FloatArray, IntArray
@@ -27,7 +26,7 @@ from feddbn.core.statistics.moments import correlations
 from feddbn.errors import CurvesWarning, DataError, ParameterError
 from feddbn.model.network import Network, RandomState, Rows, random_generator, segments_of
 from feddbn.model.nodes import known
-from feddbn.model.step import companion, impact, run
+from feddbn.model.step import LinearSteps, companion, impact, run
 from feddbn.settings import number, whole, word
 
 _BOUND = 1e100
@@ -74,13 +73,8 @@ def stationary_sample(dbn: Network) -> FloatArray:
     Raises ParameterError if the paths leave all bounds, or if they still spread or drift after 200 steps.
     """
     if dbn not in _SAMPLES:
-        # The seed is fixed: what a network implies does not change from call to call.
-        rng = np.random.default_rng(0)
-        shocks = dbn.steps.shocks("gaussian", (_N_PATHS, _BURN_IN + _N_ROWS), rng)
         try:
-            rows = paths_from(dbn, _at_any_level(dbn, first_rows(dbn), rng), shocks)[:, _BURN_IN:].copy()
-            _check_settled(dbn, rows)
-            _SAMPLES[dbn] = rows
+            _SAMPLES[dbn] = _settled_rows(dbn)
         except ParameterError as error:
             _SAMPLES[dbn] = str(error)
     found = _SAMPLES[dbn]
@@ -102,10 +96,19 @@ def visited_rows(dbn: Network, n: int = 1000) -> FloatArray:
     return windows[:, ::-1].reshape(n, -1)
 
 
-def _check_settled(dbn: Network, rows: FloatArray) -> None:
-    """Refuse variables that still drift or grow, or where means of paths differ as much as single rows do: these depend on
-    where their path began.
+def _settled_rows(dbn: Network) -> FloatArray:
+    """The rows; refused are variables that still drift or grow, or where means of paths differ as much as single rows do:
+    these depend on where their path began.
     """
+    # The seed is fixed: what a network implies does not change from call to call.
+    rng = np.random.default_rng(0)
+    shocks, start = dbn.steps.shocks("gaussian", (_N_PATHS, _BURN_IN + _N_ROWS), rng), first_rows(dbn)
+    start = np.tile(start, (_N_PATHS, 1, 1))
+    for j, kind in enumerate(dbn.kinds):
+        if kind.levels:
+            # Drawn evenly, so that no level is missed that is left rarely.
+            start[:, :, j] = rng.integers(kind.n_levels, size=(_N_PATHS, 1))
+    rows = paths_from(dbn, start, shocks)[:, _BURN_IN:].copy()
     early, late = (half.reshape(-1, dbn.d) for half in np.split(rows, [_N_ROWS // 2], axis=1))
     spread, between = rows.var(axis=(0, 1)), rows.mean(axis=1).var(axis=0)
     # What lies between quartiles, so that a few far rows do not count as growth.
@@ -119,14 +122,6 @@ def _check_settled(dbn: Network, rows: FloatArray) -> None:
             f"this network has no usual level: simulated paths of {name!r} still move away, or apart, after {_BURN_IN} steps;"
             " pass a history, or rows to average over."
         )
-
-
-def _at_any_level(dbn: Network, start: FloatArray, rng: np.random.Generator) -> FloatArray:
-    """(50, p, d) the same start with variables at levels drawn evenly, so that no level is missed that is left rarely."""
-    rows = np.tile(start, (_N_PATHS, 1, 1))
-    for j, kind in enumerate(dbn.kinds):
-        if kind.levels:
-            rows[:, :, j] = rng.integers(kind.n_levels, size=(_N_PATHS, 1))
     return rows
 
 
@@ -247,24 +242,7 @@ def stationary_covariance(dbn: Network) -> FloatArray:
         _require_means(dbn, "the covariance of the process")
         return np.cov(stationary_sample(dbn).reshape(-1, dbn.d).T, ddof=0).reshape(dbn.d, dbn.d)
     require_stationary(dbn, "the covariance of the process")
-    return long_run_covariance(dbn.W, dbn.A, known(dbn.noise_variances, "noise_variances"))
-
-
-def long_run_covariance(W: FloatArray, A: FloatArray, variances: FloatArray) -> FloatArray:
-    """(d, d) covariance of x_t of a stationary process with these weights and (d,) variances of noise."""
-    B, d = impact(W), len(W)
-    innovation = (B.T * variances) @ B
-    if len(A) == 0:
-        return np.asarray(innovation)
-    return _of_lags(A @ B, innovation)[:d, :d]
-
-
-def _of_lags(coefficients: FloatArray, innovation: FloatArray) -> FloatArray:
-    """(p d, p d) covariance of x_t, ..., x_{t-p+1} in the long run, from the discrete Lyapunov equation."""
-    F, d = companion(coefficients), len(innovation)
-    Q = np.zeros_like(F)
-    Q[:d, :d] = innovation
-    return np.asarray(scipy.linalg.solve_discrete_lyapunov(F.T, Q))
+    return lagged_covariance(dbn)[: dbn.d, : dbn.d]
 
 
 def lagged_covariance(dbn: Network) -> FloatArray:
@@ -272,7 +250,10 @@ def lagged_covariance(dbn: Network) -> FloatArray:
     P, innovation, p, d = reduced_coefficients(dbn), innovation_covariance(dbn), dbn.n_lags, dbn.d
     if not p:
         return innovation
-    past = _of_lags(P, innovation)
+    F = companion(P)
+    Q = np.zeros_like(F)
+    Q[:d, :d] = innovation
+    past = np.asarray(scipy.linalg.solve_discrete_lyapunov(F.T, Q))
     now = P.reshape(p * d, d).T @ past
     return np.block([[past[:d, :d], now], [now.T, past]])
 
@@ -288,6 +269,12 @@ def moving_average(coefficients: FloatArray, horizon: int) -> FloatArray:
     return psi
 
 
+def responses_of(W: FloatArray, A: FloatArray, horizon: int) -> FloatArray:
+    """(horizon+1, d, d) ``B Psi_h``: responses to unit shocks of a network with these weights."""
+    B = impact(W)
+    return np.asarray(B @ moving_average(A @ B, horizon))
+
+
 def impulse_responses(
     dbn: Network, horizon: int, kind: ResponseKind = "structural", *, sd: bool = False
 ) -> FloatArray:
@@ -301,12 +288,13 @@ def impulse_responses(
     """
     horizon = whole(0).check("horizon", horizon)
     require_linear(dbn, "impulse_responses", "dbn.effects(source, target, horizon, at=..., by=...)")
+    if kind == "structural" and not sd:
+        return responses_of(dbn.W, dbn.A, horizon)
     psi = moving_average(reduced_coefficients(dbn), horizon)
     if kind == "reduced":
         return psi
     if kind == "structural":
-        B = impact(dbn.W)
-        first = B * np.sqrt(known(dbn.noise_variances, "noise_variances"))[:, None] if sd else B
+        first = impact(dbn.W) * np.sqrt(known(dbn.noise_variances, "noise_variances"))[:, None]
     elif kind == "orthogonalised":
         try:
             first = np.asarray(np.linalg.cholesky(innovation_covariance(dbn)).T, dtype=np.float64)
@@ -338,15 +326,12 @@ def response_bands(
     """
     horizon = whole(0).check("horizon", horizon)
     reach, rng = number(above=0, below=1).check("level", level) / 2, np.random.default_rng(0)
-    d, drawn = dbn.d, np.broadcast_to(dbn.adjacency_matrices, (n_draws, dbn.n_lags + 1, dbn.d, dbn.d)).copy()
+    drawn = np.tile(dbn.adjacency_matrices, (n_draws, 1, 1, 1))
     for j, lags, causes, spread in _sampling(dbn, n_rows):
         drawn[:, lags, causes, j] += rng.multivariate_normal(
             np.zeros(len(causes)), spread, size=n_draws, method="eigh"
         )
-    found = np.empty((n_draws, horizon + 1, d, d))
-    for one, weights in zip(found, drawn, strict=True):
-        B = impact(weights[0])
-        one[:] = B @ moving_average(weights[1:] @ B, horizon)
+    found = [responses_of(weights[0], weights[1:], horizon) for weights in drawn]
     low, high = np.quantile(found, [0.5 - reach, 0.5 + reach], axis=0)
     return low, high
 
@@ -432,13 +417,8 @@ def last_state(dbn: Network, rows: FloatArray) -> State:
 
 
 def _filtered(dbn: Network, rows: FloatArray) -> State:
-    p, d = dbn.n_lags, dbn.d
-    coefficients = reduced_coefficients(dbn)
-    F = companion(coefficients)
-    Q = np.zeros_like(F)
-    Q[:d, :d] = innovation_covariance(dbn)
-    constant = np.zeros(p * d)
-    constant[:d] = known(dbn.intercept, "intercept") @ impact(dbn.W)
+    p, d, going, free = dbn.n_lags, dbn.d, dbn.steps, np.full(dbn.d, np.nan)
+    assert isinstance(going, LinearSteps)
     begin = last_complete(np.asarray(~np.isnan(rows).any(axis=1)), p)
     if begin is None:
         try:
@@ -449,14 +429,13 @@ def _filtered(dbn: Network, rows: FloatArray) -> State:
                 f"history lacks cells at its end and nowhere has {whole}, and the network is not stationary, so nothing "
                 "says where it was before; fill the missing cells."
             ) from None
-        P = np.asarray(scipy.linalg.solve_discrete_lyapunov(F.T, Q))
-        begin = 0
+        P, begin = lagged_covariance(dbn)[d:, d:], 0
     else:
         mean = rows[begin - p : begin][::-1].ravel()
-        P = np.zeros_like(F)
+        P = np.zeros((p * d, p * d))
     for row in rows[begin:]:
-        mean = mean @ F + constant
-        P = F.T @ P @ F + Q
+        now = going.step(mean.reshape(1, p, d)[:, ::-1], np.zeros((1, d)), free)
+        mean, P = np.concatenate([now[0], mean[:-d]]), going.spread(P, free)
         seen = np.flatnonzero(~np.isnan(row))
         if len(seen):
             gain = _gain(P, seen)
@@ -515,10 +494,12 @@ def _particles(dbn: Network, rows: FloatArray, n: int, rng: np.random.Generator)
     going, log_weights = dbn.steps, np.zeros(n)
     for row in rows[0 if begin is None else begin :]:
         x = going.step(past, going.shocks("gaussian", (n,), rng), row)
-        seen = ~np.isnan(row)
-        log_weights += going.log_weights(past, x, seen)
-        past = np.concatenate([past[:, 1:], x[:, None]], axis=1)
-        if seen.any():
+        seen = np.flatnonzero(~np.isnan(row)).tolist()
+        past = np.concatenate([past, x[:, None]], axis=1)
+        # What has no noise has no density, and does not count.
+        log_weights += going.log_densities(past[:, ::-1].reshape(n, -1), seen).sum(axis=1)
+        past = past[:, 1:]
+        if seen:
             log_weights, past = _resampled(log_weights, past, rng)
     return past
 
@@ -562,34 +543,6 @@ def rows_with_past(dbn: Network, data: Rows | Sequence[Rows]) -> FloatArray:
     return np.concatenate(stretches_with_past(dbn, data))
 
 
-def prediction_scores(dbn: Network, data: Rows | Sequence[Rows]) -> pd.DataFrame:
-    """One row per variable: kind, n, log_score, brier, error.
-
-    `log_score` is the mean log density of the values (higher is better); `brier` the mean squared distance of P(1) from a
-    binary value, summed over all levels of other variables with levels; `error` the root mean square of value less mean.
-    """
-    rows = rows_with_past(dbn, data)
-    laws, density = dbn.steps.laws(rows), dbn.steps.log_densities(rows).mean(axis=0)
-    brier, error = np.full(dbn.d, np.nan), np.full(dbn.d, np.nan)
-    for j, law in enumerate(laws):
-        if law.probabilities is not None:
-            there = rows[:, j, None] == np.arange(law.probabilities.shape[1])
-            total = ((law.probabilities - there) ** 2).sum(axis=1).mean()
-            brier[j] = total / 2 if dbn.kinds[j].name == "binary" else total
-        else:
-            error[j] = np.sqrt(((rows[:, j] - law.mean) ** 2).mean())
-    return pd.DataFrame(
-        {
-            "kind": [kind.name for kind in dbn.kinds],
-            "n": len(rows),
-            "log_score": density,
-            "brier": brier,
-            "error": error,
-        },
-        index=pd.Index(dbn.variables, name="variable"),
-    )
-
-
 def residuals(dbn: Network, data: Rows | Sequence[Rows]) -> FloatArray:
     """(n, d) residuals ``u_t = x_t - c - x_t W - sum_l x_{t-l} A_l``, less curves and products, of every usable row; a list
     is one uninterrupted stretch an item.
@@ -617,65 +570,12 @@ def log_likelihood(dbn: Network, data: Rows | Sequence[Rows]) -> float:
     ``sum_t [ log|det(I - W)| - 1/2 sum_j (log 2 pi v_j + u_tj^2 / v_j) ]`` for numbers; the determinant is 1 if W is
     acyclic.
     """
-    if (_noise(dbn) <= 0).any():
+    noise = known(dbn.noise_variances, "noise_variances")
+    if any(
+        v <= 0 and kind.name in ("continuous", "positive") for v, kind in zip(noise, dbn.kinds, strict=True)
+    ):
         raise ParameterError(
             "log_likelihood needs positive noise_variances, but one of this network's is 0 or less."
         )
     rows = rows_with_past(dbn, data)
     return float(len(rows) * dbn.steps.log_jacobian + dbn.steps.log_densities(rows).sum())
-
-
-def _noise(dbn: Network) -> FloatArray:
-    """Variances of the variables that are numbers."""
-    variances = known(dbn.noise_variances, "noise_variances")
-    return variances[[kind.name in ("continuous", "positive") for kind in dbn.kinds]]
-
-
-def residual_diagnostics(dbn: Network, data: Rows | Sequence[Rows], n_lags: int = 10) -> pd.DataFrame:
-    """One row per variable: are its residuals centred, of the stated variance, and free of memory?
-
-    Columns: n, mean, mean_p (t test of mean 0), variance, variance_ratio (to the network's),
-    autocorrelation (lag 1), ljung_box and ljung_box_p (lags 1..n_lags, products within stretches only),
-    normality_p (D'Agostino; NaN below 20 rows). A small p-value says the network misses something; degrees
-    of freedom are not reduced for fitted weights. Residuals of variables of other kinds are `quantile_residuals`, drawn
-    always with the same random numbers, and the network's variance is 1.
-    """
-    n_lags = whole(1).check("n_lags", n_lags)
-    going, rng = dbn.steps, np.random.default_rng(0)
-    segments = [going.shocks_of(rows, rng) for rows in stretches_with_past(dbn, data)]
-    u = np.concatenate(segments)
-    # Imported here: it takes longer than the rest of the package, and commands that only read a network wait for it.
-    from scipy import stats
-
-    n = len(u)
-    mean = u.mean(axis=0)
-    variance = ((u - mean) ** 2).mean(axis=0)
-    n_lags = min(n_lags, max(n - 1, 1))
-    correlations = np.zeros((n_lags, dbn.d))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        for lag in range(1, n_lags + 1):
-            products = sum(
-                ((s[lag:] - mean) * (s[:-lag] - mean)).sum(axis=0) for s in segments if len(s) > lag
-            )
-            correlations[lag - 1] = np.where(variance > 0, products / (n * variance), 0.0)
-        weights = 1.0 / np.maximum(n - np.arange(1, n_lags + 1), 1)
-        q = n * (n + 2) * (weights[:, None] * correlations**2).sum(axis=0)
-        t = np.where(variance > 0, mean / np.sqrt(variance / max(n - 1, 1)), np.where(mean == 0, 0.0, np.inf))
-        ratio = variance / going.sd**2
-    normality = np.full(dbn.d, np.nan)
-    if n >= 20:
-        normality[variance > 0] = stats.normaltest(u[:, variance > 0]).pvalue
-    return pd.DataFrame(
-        {
-            "n": n,
-            "mean": mean,
-            "mean_p": 2 * stats.t.sf(np.abs(t), max(n - 1, 1)),
-            "variance": variance,
-            "variance_ratio": ratio,
-            "autocorrelation": correlations[0],
-            "ljung_box": q,
-            "ljung_box_p": stats.chi2.sf(q, n_lags),
-            "normality_p": normality,
-        },
-        index=pd.Index(dbn.variables, name="variable"),
-    )

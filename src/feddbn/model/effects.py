@@ -1,15 +1,14 @@
 """What causes do: by value, over a horizon, and how strong effects are whatever the units.
 
-Total, direct and mediated effects over a horizon are sums of path weights in the unrolled graph. The effect of i on j at
-horizon h is what a rise of x_i by 1 for one time step adds to x_j h steps later: the sum, over every directed path from
-(i, t) to (j, t+h), of the product of the path's weights (Wright's rule). For an acyclic W it equals the structural impulse
-response. A path is mediated by a set M if it visits a variable of M strictly between its ends.
+The effect of i on j at horizon h is what a rise of x_i by 1 for one time step adds to x_j h steps later. In a linear network
+it is the structural impulse response: the sum, over every directed path from (i, t) to (j, t+h) of the unrolled graph, of
+the product of the path's weights (Wright's rule).
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -25,13 +24,13 @@ from feddbn.model.dynamics import (
     columns_of,
     drawn_rows,
     drawn_windows,
+    impulse_responses,
     indicators,
     innovation_covariance,
     last_state,
     outcome_columns,
     paths_from,
     ranges_seen,
-    require_linear,
     rows_with_past,
     spectral_radius,
     stationary_covariance,
@@ -48,9 +47,8 @@ from feddbn.model.network import (
     rows_of,
     variable_index,
 )
-from feddbn.model.nodes import LINKS, Law, Node, known
-from feddbn.model.step import impact
-from feddbn.settings import is_number, nothing, number, whole, word
+from feddbn.model.nodes import LINKS, Node, known
+from feddbn.settings import is_number, nothing, number, whole
 
 _STEP = 1e-5
 _RARE = (0.01, 0.99)
@@ -124,11 +122,6 @@ class Effect:
         return sum(float(b[0, 0]) for term, b in self.node.parts if term.is_straight and term.edge == edge)
 
     @property
-    def is_curved(self) -> bool:
-        """Whether it is no straight line."""
-        return bool(np.isfinite(self.range_seen[0]))
-
-    @property
     def range_seen(self) -> tuple[float, float]:
         """Between which values of the source its functions are free; infinite for a straight line."""
         edge = self.place % len(self.kinds), self.lag
@@ -139,38 +132,18 @@ class Effect:
 
     def at(self, values: ArrayLike) -> FloatArray:
         """(m, k) what is told of k outcomes if the source has these m values (of levels: names, or positions)."""
-        x = self._read(values)
-        found = self._expected(self.node, self._columns(x))
-        if self.origin is None:
-            return found
-        found = found - self._expected(self.node, self._columns(np.array([self.origin])))
-        # Exactly so, also where sums are rounded in another order.
-        return np.where(x[:, None] == self.origin, 0.0, found)
+        return self._told(self._columns(values), self._less, None)[0]
 
     def band(self, values: ArrayLike, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
         """(m, k) bounds of that, pointwise; NaN if it is not known how sure the numbers are."""
-        reach, middle = self._band(values, level), self.at(values)
-        return middle - reach, middle + reach
-
-    def _band(self, values: ArrayLike, level: float) -> FloatArray:
-        less = None if self.origin is None else self._columns(np.array([self.origin]))
-        return normal_reach(level) * self._errors(self._columns(self._read(values)), less)
+        return self._told(self._columns(values), self._less, level)[1:]
 
     def change(
         self, before: float | str, after: float | str, level: float = 0.95
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
         """(k,) change if the source is `after` instead of `before`, and its bounds."""
-        one, other = (self._columns(self._read([value])) for value in (before, after))
-        return self._change(one, other, level)
-
-    def change_by(self, by: float, level: float = 0.95) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """(k,) mean change if the source is larger by `by` in every row than it is there, and its bounds."""
-        if self.cause.levels:
-            raise ParameterError(f"{self.source!r} has levels; use change(before, after) with two of them.")
-        moved = self.rows.copy()
-        moved[:, self.place] += by
-        one, other = (self.node.columns(rows, self.kinds)[None] for rows in (self.rows, moved))
-        return self._change(one, other, level)
+        middle, lower, upper = self._told(self._columns([after]), self._columns([before]), level)
+        return middle[0], lower[0], upper[0]
 
     def to_frame(self, n: int = 41, level: float = 0.95) -> pd.DataFrame:
         """Frame value, outcome, effect, lower, upper, inside: of every level of the source, or of n values.
@@ -216,66 +189,67 @@ class Effect:
             raise ParameterError(f"values must be those of a {self.cause.name} variable, got {values!r}.")
         return np.array(found)
 
-    def _columns(self, values: FloatArray) -> FloatArray:
+    def _columns(self, values: ArrayLike) -> FloatArray:
         """(m, n, w) columns of all causes in all rows, the source at each of m values."""
-        rows = np.tile(self.rows, (len(values), 1, 1))
-        rows[:, :, self.place] = values[:, None]
+        x = self._read(values)
+        rows = np.tile(self.rows, (len(x), 1, 1))
+        rows[:, :, self.place] = x[:, None]
         flat = self.node.columns(rows.reshape(-1, rows.shape[2]), self.kinds)
         return flat.reshape(*rows.shape[:2], -1)
 
+    @property
+    def _less(self) -> FloatArray | None:
+        return None if self.origin is None else self._columns([self.origin])
+
+    def _told(
+        self, columns: FloatArray, less: FloatArray | None, level: float | None
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """(m, k) means over rows of what is expected given columns (m, n, w), less that of others (1, n, w), and bounds."""
+        node = self.node
+        if less is not None and node.kind.name == "continuous":
+            # The intercept is in both terms of the difference, and need not be known.
+            means = (columns - less).mean(axis=1)
+            middle = means @ node.slopes
+            gradient: FloatArray | None = np.concatenate([np.zeros((len(means), 1)), means], axis=1)[
+                :, :, None
+            ]
+        else:
+
+            def expected(node: Node) -> FloatArray:
+                found = self._expected(node, columns)
+                return found if less is None else found - self._expected(node, less)
+
+            middle = expected(node)
+            gradient = None if level is None or node.covariance is None else _gradient(node, expected)
+        if level is None or gradient is None or node.covariance is None:
+            reach: FloatArray | float = np.nan
+        else:
+            # What is not moved needs no covariance.
+            moves = (gradient != 0).any(axis=(0, 2))
+            some = gradient[:, moves]
+            variance = np.einsum("mik,ij,mjk->mk", some, node.covariance[np.ix_(moves, moves)], some)
+            reach = normal_reach(level) * np.sqrt(np.maximum(variance, 0.0))
+        return middle, middle - reach, middle + reach
+
     def _expected(self, node: Node, columns: FloatArray) -> FloatArray:
-        """(m, k) means over rows of what is expected given columns (m, n, w)."""
         m, n, w = columns.shape
-        if self.origin is not None:
-            # The intercept is in both terms of a difference, and need not be known.
-            return np.asarray((columns @ node.slopes).mean(axis=1))
         law = node.law(columns.reshape(-1, w))
         told = law.mean[:, None] if law.probabilities is None else law.probabilities
         found = told.reshape(m, n, -1).mean(axis=1)
         return found[:, 1:] if self.kind.name == "binary" else np.asarray(found)
 
-    def _change(
-        self, one: FloatArray, other: FloatArray, level: float
-    ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        middle = (self._expected(self.node, other) - self._expected(self.node, one))[0]
-        reach = normal_reach(level) * self._errors(other, one)[0]
-        return middle, middle - reach, middle + reach
 
-    def _errors(self, columns: FloatArray, less: FloatArray | None) -> FloatArray:
-        """(m, k) standard errors of what is expected given columns (m, n, w), or of its difference to others (1, n, w)."""
-        node = self.node
-        if node.covariance is None:
-            return np.full((len(columns), len(self.outcomes)), np.nan)
-        if self.kind.name == "continuous":
-            of = columns.mean(axis=1) - (0.0 if less is None else less.mean(axis=1))
-            constant = np.full((len(columns), 1), 1.0 if less is None else 0.0)
-            gradient = np.concatenate([constant, of], axis=1)[:, :, None]
-        else:
-            gradient = self._gradient(columns, less)
-        # What is not moved needs no covariance.
-        moves = (gradient != 0).any(axis=(0, 2))
-        some = gradient[:, moves]
-        variance = np.einsum("mik,ij,mjk->mk", some, node.covariance[np.ix_(moves, moves)], some)
-        return np.asarray(np.sqrt(np.maximum(variance, 0.0)))
+def _gradient(node: Node, expected: Callable[[Node], FloatArray]) -> FloatArray:
+    """(m, estimates, k) of what is expected of a node, by differences."""
+    theta, ends = node.estimates, np.cumsum([node.n_intercepts, *(b.size for b in node.coefficients)])
 
-    def _gradient(self, columns: FloatArray, less: FloatArray | None) -> FloatArray:
-        """(m, estimates, k) by differences."""
-        theta, found = self.node.estimates, []
-        ends = np.cumsum([self.node.n_intercepts, *(b.size for b in self.node.coefficients)])
-        for k in range(len(theta)):
-            both = []
-            for sign in (1.0, -1.0):
-                near = theta.copy()
-                near[k] += sign * _STEP
-                intercept, *parts = np.split(near, ends[:-1])
-                shaped = (
-                    part.reshape(b.shape) for part, b in zip(parts, self.node.coefficients, strict=True)
-                )
-                there = replace(self.node, intercept=intercept, coefficients=tuple(shaped), covariance=None)
-                value = self._expected(there, columns)
-                both.append(value if less is None else value - self._expected(there, less))
-            found.append((both[0] - both[1]) / (2 * _STEP))
-        return np.stack(found, axis=1)
+    def at(estimates: FloatArray) -> FloatArray:
+        intercept, *parts = np.split(estimates, ends[:-1])
+        shaped = (part.reshape(b.shape) for part, b in zip(parts, node.coefficients, strict=True))
+        return expected(replace(node, intercept=intercept, coefficients=tuple(shaped), covariance=None))
+
+    steps = _STEP * np.eye(len(theta))
+    return np.stack([(at(theta + step) - at(theta - step)) / (2 * _STEP) for step in steps], axis=1)
 
 
 def edge_effect(
@@ -296,18 +270,6 @@ def edge_effect(
         rows = visited_rows(dbn) if over is None else rows_with_past(dbn, over)
     names = dbn.variables
     return Effect(names[i], names[j], lag, dbn.node(j), dbn.kinds, lag * dbn.d + i, rows, origin, scale)
-
-
-def distribution(dbn: Network, variable: str | int, rows: Rows) -> Law:
-    """The distribution of one variable in each row of `rows` (n, (p+1) d), which are ``[x_t, x_{t-1}, ..., x_{t-p}]``: mean,
-    variance, log density, probabilities of levels.
-    """
-    values = np.asarray(rows, dtype=np.float64)
-    if values.ndim != 2 or values.shape[1] != (dbn.n_lags + 1) * dbn.d:
-        raise ParameterError(
-            f"rows must have {(dbn.n_lags + 1) * dbn.d} columns, those of all lags, got {values.shape}."
-        )
-    return dbn.steps.laws(values, [variable_index(variable, dbn.variables, "variable")])[0]
 
 
 # How strong edges are ------------------------------------------------------------------------------------------------------
@@ -338,59 +300,36 @@ def standard_deviations(dbn: Network) -> FloatArray:
 _N_SIZED = 5000
 
 
-class _Sizes(NamedTuple):
-    """(p+1, d, d) what edges add to the predictors of their targets: standard deviation, and correlation with the source (NaN
-    where it has none); (d,) standard deviations of sources, and of all that moves a target on its own scale.
+def _sizes(dbn: Network) -> tuple[FloatArray, FloatArray]:
+    """(p+1, d, d) standard deviations of what edges add to the predictors of their targets, and (d,) of all that moves a
+    target on its own scale, over rows that the network visits by itself; ParameterError if it has no usual level.
     """
-
-    added: FloatArray
-    correlation: FloatArray
-    source: FloatArray
-    target: FloatArray
-
-
-def _sizes(dbn: Network) -> _Sizes:
-    """Sizes over rows that a network which is not linear visits by itself; ParameterError if it has no usual level."""
-    shape = dbn.n_lags + 1, dbn.d, dbn.d
-    added, correlation, target = np.zeros(shape), np.full(shape, np.nan), np.ones(dbn.d)
+    added, target = np.zeros((dbn.n_lags + 1, dbn.d, dbn.d)), np.ones(dbn.d)
     with np.errstate(all="ignore"):
         rows = visited_rows(dbn, _N_SIZED)
     for j, node in enumerate(dbn.nodes):
         columns = node.columns(rows, dbn.kinds)
         own = _own_variance(node, columns)
         target[j] = np.sqrt(((columns @ node.slopes).var(axis=0) + own).sum()) or 1.0
-        ends = np.cumsum([0, *(len(b) for b in node.coefficients)])
-        for i, lag in node.causes:
-            mine = [k for k, term in enumerate(node.terms) if (i, lag) in term.sources]
-            total = np.sum([columns[:, ends[k] : ends[k + 1]] @ node.coefficients[k] for k in mine], axis=0)
-            added[lag, i, j] = np.sqrt(total.var(axis=0).sum())
-            if total.shape[1] == 1 and all(node.terms[k].edge for k in mine) and dbn.kinds[i].width == 1:
-                x = dbn.kinds[i].encode(rows[:, lag * dbn.d + i])
-                scale = x.std() * added[lag, i, j]
-                covariance = ((x - x.mean()) * (total - total.mean())).mean()
-                correlation[lag, i, j] = covariance / scale if scale > 0 else 1.0
-    source = rows[:, : dbn.d].std(axis=0)
-    return _Sizes(added, correlation, np.where(source > 0, source, 1.0), target)
+        mine = np.split(columns, np.cumsum([len(b) for b in node.coefficients])[:-1], axis=1)
+        for cause in node.causes:
+            parts = zip(mine, node.parts, strict=True)
+            total = sum(x @ b for x, (term, b) in parts if cause in term.sources)
+            added[cause[1], cause[0], j] = np.sqrt(np.var(total, axis=0).sum())
+    return added, target
 
 
-def sizes_by_source(dbn: Network) -> FloatArray:
-    """(p+1, d, d) size of every effect over the spread of its source: |weight| of a straight one."""
-    size = np.abs(dbn.adjacency_matrices)
-    if dbn.is_linear or dbn.has_kinds:
-        return size
-    try:
-        found = _sizes(dbn)
-    except ParameterError:
-        return size
-    return np.where(_is_bent(dbn), found.added / found.source[:, None], size)
-
-
-def _is_bent(dbn: Network) -> BoolArray:
-    found = np.zeros_like(dbn.is_edge)
-    for part in dbn.parts:
-        for i, lag in part.term.sources:
-            found[lag, i, part.target] = True
-    return found
+def _straight(dbn: Network) -> tuple[FloatArray, BoolArray]:
+    """(p+1, d, d) coefficients of straight effects that have one, and where an effect is more than that."""
+    straight, other = np.zeros((dbn.n_lags + 1, dbn.d, dbn.d)), np.zeros_like(dbn.is_edge)
+    for j, node in enumerate(dbn.nodes):
+        for term, b in node.parts:
+            for i, lag in term.sources:
+                if term.is_straight and b.size == 1:
+                    straight[lag, i, j] = b[0, 0]
+                else:
+                    other[lag, i, j] = True
+    return straight, other
 
 
 def signs(dbn: Network) -> BoolArray:
@@ -398,18 +337,14 @@ def signs(dbn: Network) -> BoolArray:
 
     What rises and falls, and what depends on another variable or on levels, is neither positive nor negative.
     """
-    found = np.ones_like(dbn.is_edge)
-    for j, node in enumerate(dbn.nodes):
-        for term, b in node.parts:
-            if b.size > 1 and term.is_straight:
-                (i, lag), *_ = term.sources
-                found[lag, i, j] = False
-    if dbn.parts:
-        try:
-            found &= ~_is_bent(dbn) | (_sizes(dbn).correlation ** 2 >= 0.5)
-        except ParameterError:
-            found &= ~_is_bent(dbn)
-    return found
+    straight, other = _straight(dbn)
+    if not other.any():
+        return ~other
+    try:
+        half = 2 * (straight * standard_deviations(dbn)[:, None]) ** 2 >= _sizes(dbn)[0] ** 2
+    except ParameterError:
+        return ~other
+    return np.asarray(~other | (half & (straight != 0)))
 
 
 def shapes(dbn: Network) -> NDArray[np.object_]:
@@ -423,7 +358,7 @@ def shapes(dbn: Network) -> NDArray[np.object_]:
     return found
 
 
-def standardised_weights(dbn: Network, sd: ArrayLike | None = None) -> FloatArray:
+def standardised_weights(dbn: Network) -> FloatArray:
     """(p+1, d, d) ``weight * sd_from / sd_to``, W first; of effects that are not straight the standard deviation of what they
     add over ``sd_to``, negative where they fall.
 
@@ -432,21 +367,9 @@ def standardised_weights(dbn: Network, sd: ArrayLike | None = None) -> FloatArra
     variance of a logistic number), ``log(1 + 1/mean + dispersion)`` (counts: the variance of the log of a number with their
     mean and variance). Spreads are those of rows that the network visits by itself; where it has no usual level, those of the
     noise.
-
-    Parameters
-    ----------
-    dbn
-        The network.
-    sd
-        (d,) standard deviations, for example of the rows it was learned from; those that it implies if None.
     """
-    scale = None if sd is None else np.asarray(sd, dtype=np.float64)
-    if scale is not None and not (scale.shape == (dbn.d,) and np.isfinite(scale).all() and (scale > 0).all()):
-        raise ParameterError(f"sd must be {dbn.d} positive numbers, one for each variable, got {sd!r}.")
-    if dbn.has_kinds and sd is not None:
-        raise ParameterError("sd has no meaning for variables of other kinds; leave it out.")
     with np.errstate(over="ignore", under="ignore"):
-        scale = standard_deviations(dbn) if scale is None else scale
+        scale = standard_deviations(dbn)
         # No weight stays none, also where the ratio of two scales overflows.
         weights = dbn.adjacency_matrices
         straight = np.multiply(
@@ -455,12 +378,11 @@ def standardised_weights(dbn: Network, sd: ArrayLike | None = None) -> FloatArra
         if dbn.is_linear:
             return straight
         try:
-            found = _sizes(dbn)
+            added, target = _sizes(dbn)
         except ParameterError:
             return straight
-        falls = np.where(found.correlation**2 >= 0.5, found.correlation, 1.0) < 0
-        sizes = np.where(falls, -1.0, 1.0) * found.added / (found.target if dbn.has_kinds else scale)
-        return sizes if dbn.has_kinds else np.where(_is_bent(dbn), sizes, straight)
+        sizes = np.where(signs(dbn) & (weights < 0), -added, added) / (target if dbn.has_kinds else scale)
+        return sizes if dbn.has_kinds else np.where(_straight(dbn)[1], sizes, straight)
 
 
 _LOGISTIC = np.pi**2 / 3
@@ -494,15 +416,11 @@ def origin_and_scale(dbn: Network, source: int) -> tuple[float, float]:
     if source in dbn.units:
         return dbn.units[source]
     try:
-        if not dbn.is_linear:
-            # Of a categorical variable these are numbers without a meaning; nobody asks for them.
-            sample = stationary_sample(dbn)[..., source]
-            mean, variance = sample.mean(), sample.var()
-        else:
-            mean, variance = stationary_mean(dbn)[source], stationary_covariance(dbn)[source, source]
+        # Of a categorical variable it is a number without a meaning; nobody asks for it.
+        sample = stationary_mean(dbn) if dbn.is_linear else stationary_sample(dbn).mean(axis=(0, 1))
     except ParameterError:
         return (1.0 if dbn.kinds[source].name == "positive" else 0.0), 1.0
-    return float(mean), float(np.sqrt(variance)) if variance > 0 else 1.0
+    return float(sample[source]), float(standard_deviations(dbn)[source])
 
 
 # Over a horizon ------------------------------------------------------------------------------------------------------------
@@ -543,7 +461,7 @@ def expected_changes(
     i = variable_index(source, dbn.variables, "source")
     begin, step = from_and_by(dbn, i, at, by)
     if dbn.is_linear:
-        total = total_effects(dbn, horizon)[:, i] * step
+        total = impulse_responses(dbn, horizon)[:, i] * step
         return Changes(total, np.zeros_like(total), begin, step)
     n = whole(2).check("n_paths", n_paths)
     low, high = (bound[i] for bound in ranges_seen(dbn))
@@ -555,7 +473,11 @@ def expected_changes(
             stacklevel=4,
         )
     rng = random_generator(random_state)
-    start = _starts(dbn, history, n, rng)
+    if history is None:
+        start = drawn_windows(dbn, n, dbn.n_lags, rng) if dbn.n_lags else np.zeros((1, 0, dbn.d))
+    else:
+        known_rows = rows_of(history, dbn.variables, "history", dbn.kinds)
+        start = drawn_rows(dbn, last_state(dbn, known_rows), n, rng)
     shocks = dbn.steps.shocks("gaussian", (n, horizon + 1), rng)
     held = np.full((horizon + 1, dbn.d), np.nan)
     held[0, i] = begin
@@ -605,15 +527,6 @@ def from_and_by(dbn: Network, i: int, at: float | str | None, by: float | str | 
     return begin, step
 
 
-def _starts(dbn: Network, history: Rows | None, n: int, rng: np.random.Generator) -> FloatArray:
-    """(1 or n, p, d) rows before the time step in which the source is set."""
-    p = dbn.n_lags
-    if history is not None:
-        rows = rows_of(history, dbn.variables, "history", dbn.kinds)
-        return drawn_rows(dbn, last_state(dbn, rows), n, rng)
-    return drawn_windows(dbn, n, p, rng) if p else np.zeros((1, 0, dbn.d))
-
-
 def _finite(value: object, argument: str, kind: Kind) -> float:
     if not is_number(value):
         choice = f", one of its levels {', '.join(kind.levels)}" if kind.levels else ""
@@ -621,49 +534,11 @@ def _finite(value: object, argument: str, kind: Kind) -> float:
     return float(value)  # type: ignore[arg-type]
 
 
-def total_effects(dbn: Network, horizon: int) -> FloatArray:
-    """(horizon+1, d, d): entry [h, i, j] sums every path from i to j of length h in time; [0, i, i] is 1."""
-    require_linear(dbn, "total_effects", "dbn.effects(source, target, horizon, at=..., by=...)")
-    total = _path_sums(dbn, whole(0).check("horizon", horizon), blocked=[])
-    total[0] += np.eye(dbn.d)
-    return total
-
-
-def direct_effects(dbn: Network, horizon: int) -> FloatArray:
-    """(horizon+1, d, d): the weight of the single edge from i to j at lag h, 0 beyond the network's lags."""
-    if dbn.has_kinds:
-        require_linear(dbn, "direct_effects", "dbn.average_effects()")
-    horizon = whole(0).check("horizon", horizon)
-    direct = np.zeros((horizon + 1, dbn.d, dbn.d))
-    upto = min(horizon, dbn.n_lags) + 1
-    direct[:upto] = dbn.adjacency_matrices[:upto]
-    return direct
-
-
-def mediated_effects(dbn: Network, mediators: Sequence[str | int] | None, horizon: int) -> FloatArray:
-    """(horizon+1, d, d): the part of the total effect that passes through a mediator (None: any variable
-    at all).
-    """
-    require_linear(dbn, "mediated_effects", "dbn.do with the mediators held, at two values of the source")
-    if isinstance(mediators, str):
-        raise ParameterError(
-            f"mediators must be a list of variables, got the text {mediators!r}; write [{mediators!r}]."
-        )
-    chosen = (
-        range(dbn.d)
-        if mediators is None
-        else [variable_index(m, dbn.variables, "mediators") for m in mediators]
-    )
-    horizon = whole(0).check("horizon", horizon)
-    return _path_sums(dbn, horizon, blocked=[]) - _path_sums(dbn, horizon, blocked=list(chosen))
-
-
 def effect_table(
     dbn: Network,
     source: str | int,
     target: str | int,
     horizon: int,
-    mediators: Sequence[str | int] | None = None,
     *,
     at: float | str | None = None,
     by: float | str | None = None,
@@ -674,12 +549,9 @@ def effect_table(
     """Frame horizon, at, by, total, error, cumulative of setting the source to ``at + by`` instead of `at` for one time step
     (`expected_changes`); of a target with several levels one row for each `level`, whose probability changes.
 
-    In a linear network the value does not matter: horizon, by, total, direct, mediated (through `mediators`, or through
-    anything), cumulative, and `at` if it was given. `by` is one standard deviation by default (`standard_deviations`),
-    since a rise by 1 may be far beyond what a variable ever does.
+    In a linear network the value does not matter, and `at` is there only if it was given. `by` is one standard deviation by
+    default (`standard_deviations`), since a rise by 1 may be far beyond what a variable ever does.
     """
-    if not dbn.is_linear and mediators is not None:
-        require_linear(dbn, "what passes through mediators", "dbn.do with the mediators held")
     i, j = variable_index(source, dbn.variables, "source"), variable_index(target, dbn.variables, "target")
     changes = expected_changes(
         dbn, i, horizon, at=at, by=by, n_paths=n_paths, random_state=random_state, history=history
@@ -692,145 +564,38 @@ def effect_table(
         columns["level"] = levels * len(mean)
     if not np.isnan(changes.at):
         columns["at"] = changes.at
-    columns |= {"by": changes.by, "total": mean.ravel()}
-    if dbn.is_linear:
-        columns["direct"] = direct_effects(dbn, horizon)[:, i, j] * changes.by
-        columns["mediated"] = mediated_effects(dbn, mediators, horizon)[:, i, j] * changes.by
-    else:
-        columns["error"] = changes.error[:, here].ravel()
+    columns |= {"by": changes.by, "total": mean.ravel(), "error": changes.error[:, here].ravel()}
     return pd.DataFrame(columns | {"cumulative": np.cumsum(mean, axis=0).ravel()})
 
 
-def _path_sums(dbn: Network, horizon: int, blocked: list[int]) -> FloatArray:
-    # R_h = (G_h + sum_l R_{h-l} A'_l)(I - W')^{-1}: G holds first edges, W' and A' lack the edges out of
-    # blocked variables, so a path may start or end in a blocked variable but not pass through one.
-    W, A = dbn.W.copy(), dbn.A.copy()
-    W[blocked] = 0.0
-    A[:, blocked] = 0.0
-    B = impact(W)
-    first = direct_effects(dbn, horizon)
-    sums = np.zeros_like(first)
-    for h in range(horizon + 1):
-        arriving = first[h].copy()
-        for lag in range(1, min(h, dbn.n_lags) + 1):
-            arriving += sums[h - lag] @ A[lag - 1]
-        sums[h] = arriving @ B
-    return sums
-
-
-# Coefficients and average effects ------------------------------------------------------------------------------------------
-_COEFFICIENTS = [
-    "source",
-    "source_level",
-    "target",
-    "target_level",
-    "lag",
-    "coefficient",
-    "error",
-    "lower",
-    "upper",
-]
-_COEFFICIENTS += ["ratio", "scale", "meaning"]
+# Coefficients --------------------------------------------------------------------------------------------------------------
+_ENDS = ["source", "source_level", "target", "target_level", "lag"]
+_NUMBERS = ["coefficient", "error", "lower", "upper", "ratio", "scale"]
 
 
 def coefficient_table(dbn: Network, level: float = 0.95) -> pd.DataFrame:
-    """Frame source, source_level, target, target_level, lag, coefficient, error, lower, upper, ratio, scale, meaning of all
-    straight effects.
+    """Frame source, source_level, target, target_level, lag, coefficient, error, lower, upper, ratio, scale of all straight
+    effects.
 
-    `ratio` is ``exp(coefficient)``: an odds ratio, a rate ratio or a factor; NaN where the target is continuous. `error`
-    and the bounds are NaN where it is not known how sure the numbers are.
+    On the `scale` of the target (value, log value, log rate, log odds), per unit of a number, factor e of a positive number
+    or of 1 + a count, step of an ordinal variable, or of `source_level` against the first level. `ratio` is
+    ``exp(coefficient)``: an odds ratio, a rate ratio or a factor; NaN where the target is continuous. `error` and the bounds
+    are NaN where it is not known how sure the numbers are.
     """
-    reach, names, found = normal_reach(level), dbn.variables, []
+    names, reach, found = dbn.variables, normal_reach(level), []
     for j, name in enumerate(names):
         node = dbn.node(j)
         for (term, b), errors in zip(node.parts, node.errors, strict=True):
             if not term.is_straight:
                 continue
             (i, lag), *_ = term.sources
-            cause = dbn.kinds[i]
+            by_level = dbn.kinds[i].name in ("binary", "categorical")
             for (r, c), value in np.ndenumerate(b):
                 with np.errstate(over="ignore"):
                     ratio = np.nan if node.kind.name == "continuous" else float(np.exp(value))
-                error, one = float(errors[r, c]), float(value)
-                found.append(
-                    (
-                        names[i],
-                        cause.levels[r + 1] if cause.name in ("binary", "categorical") else "",
-                        name,
-                        node.kind.levels[c + 1] if node.kind.name == "categorical" else "",
-                        lag,
-                        one,
-                        error,
-                        one - reach * error,
-                        one + reach * error,
-                        ratio,
-                        LINKS[node.kind.name],
-                        _meaning(names[i], cause, r, name, node.kind, c),
-                    )
-                )
-    return pd.DataFrame(found, columns=_COEFFICIENTS)
-
-
-def _meaning(source: str, cause: Kind, row: int, target: str, kind: Kind, column: int) -> str:
-    """What a coefficient says, in words: row and column are its place in the matrix of coefficients."""
-    per = {
-        "continuous": f"per unit of {source}",
-        "positive": f"per factor e of {source}",
-        "count": f"per factor e of 1 + {source}",
-        "ordinal": f"per level of {source}",
-    }.get(cause.name)
-    if per is None:
-        per = f"for {source}={cause.levels[row + 1]} against {cause.levels[0]}"
-    what = {
-        "continuous": f"change of {target}",
-        "positive": f"log of the factor on {target}",
-        "count": f"log of the rate ratio of {target}",
-        "binary": f"log odds ratio of {target}={kind.levels[-1] if kind.levels else ''}",
-        "ordinal": f"log odds ratio of a higher {target}",
-    }.get(kind.name)
-    if what is None:
-        what = f"log odds ratio of {target}={kind.levels[column + 1]} against {kind.levels[0]}"
-    return f"{what} {per}"
-
-
-def average_effects(
-    dbn: Network, over: Rows | None = None, *, by: str = "unit", level: float = 0.95
-) -> pd.DataFrame:
-    """Frame source, target, lag, from, to, outcome, change, lower, upper of all edges, on the scales of the targets.
-
-    Parameters
-    ----------
-    over
-        Rows to average over; without them those that the network visits by itself.
-    by
-        "unit": a source without levels is raised by 1 in every row; "sd": by its standard deviation in these rows. Binary
-        and categorical sources go from the first level to each other one, ordinal ones from each level to the next.
-    """
-    if not dbn.has_kinds:
-        raise ParameterError(
-            "average_effects is for variables of other kinds, and all of this network's are plain numbers; use dbn.edges(), "
-            "whose weights are such changes."
-        )
-    word("unit", "sd").check("by", by)
-    found = []
-    for j, node in enumerate(dbn.nodes):
-        for i, lag in node.causes:
-            effect = edge_effect(dbn, i, j, lag, over)
-            for before, after, told in _changes(effect, by, level):
-                for k, outcome in enumerate(effect.outcomes):
-                    numbers = [float(part[k]) for part in told]
-                    found.append((effect.source, effect.target, lag, before, after, outcome, *numbers))
-    columns = ["source", "target", "lag", "from", "to", "outcome", "change", "lower", "upper"]
-    return pd.DataFrame(found, columns=columns)
-
-
-def _changes(
-    effect: Effect, by: str, level: float
-) -> list[tuple[str, str, tuple[FloatArray, FloatArray, FloatArray]]]:
-    levels = effect.cause.levels
-    if not levels:
-        step = 1.0 if by == "unit" else float(effect.rows[:, effect.place].std())
-        return [("x", f"x + {step:.4g}", effect.change_by(step, level))]
-    first = effect.cause.name != "ordinal"
-    pairs = [(levels[0 if first else k - 1], levels[k]) for k in range(1, len(levels))]
-    return [(one, other, effect.change(one, other, level)) for one, other in pairs]
+                of = dbn.kinds[i].levels[r + 1] if by_level else ""
+                on = node.kind.levels[c + 1] if node.kind.name == "categorical" else ""
+                error, b_rc = float(errors[r, c]), float(value)
+                numbers = (b_rc, error, b_rc - reach * error, b_rc + reach * error, ratio)
+                found.append((names[i], of, name, on, lag, *numbers, LINKS[node.kind.name]))
+    return pd.DataFrame(found, columns=_ENDS + _NUMBERS)

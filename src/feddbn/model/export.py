@@ -6,8 +6,6 @@ A reader never guesses: what is not the stated format, is damaged, or has anothe
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -18,8 +16,8 @@ import numpy as np
 import pandas as pd
 
 from feddbn.core.kinds import Kind
-from feddbn.errors import FileError, InputError, ParameterError, reading
-from feddbn.model.graph import Kept, edge_table, network_of_edges, time_series_graph
+from feddbn.errors import FileError, reading
+from feddbn.model.graph import edge_table, time_series_graph
 from feddbn.model.network import Network
 from feddbn.model.nodes import Node, Term
 
@@ -51,21 +49,19 @@ def guarded_frame(frame: pd.DataFrame) -> pd.DataFrame:
 _DOT_SHAPES = {"count": "box", "binary": "diamond", "ordinal": "hexagon", "categorical": "octagon"}
 FORMAT = "feddbn-dbn"
 VERSION = 1
-_ARRAYS = ("W", "A", "intercept", "noise_variances")
 
 
 def plain_dict(dbn: Network) -> dict[str, Any]:
     """The stored form as lists, numbers and text."""
-    plain = {
+    plain: dict[str, Any] = {
         "format": FORMAT,
         "version": VERSION,
         "variables": list(dbn.variables),
         "n_lags": dbn.n_lags,
-        "W": dbn.W.tolist(),
-        "A": dbn.A.tolist(),
-        "intercept": None if dbn.intercept is None else dbn.intercept.tolist(),
-        "noise_variances": None if dbn.noise_variances is None else dbn.noise_variances.tolist(),
     }
+    for name in ("W", "A", "intercept", "noise_variances"):
+        value = getattr(dbn, name)
+        plain[name] = None if value is None else value.tolist()
     if dbn.open_edges:
         plain["open_edges"] = [list(pair) for pair in dbn.open_edges]
     if dbn.definitions:
@@ -79,46 +75,37 @@ def plain_nodes(dbn: Network) -> list[dict[str, Any]]:
     """One object for each variable of a network that has nodes; unknown numbers are null."""
     names, found = dbn.variables, []
     for name, node in zip(names, dbn.nodes, strict=bool(dbn.nodes)):
-        kind, terms = node.kind, []
+        terms = []
         for term, b in node.parts:
-            stored: dict[str, Any] = {
-                "sources": [[names[i], lag] for i, lag in term.sources],
-                "basis": term.basis,
-            }
             units = {"origins": term.origins, "scales": term.scales, "table": term.table}
-            stored |= {key: list(value) for key, value in units.items() if value}
-            terms.append({**stored, "coefficients": b.tolist()})
-        one: dict[str, Any] = {
-            "variable": name,
-            "kind": kind.name,
-            "levels": list(kind.levels),
-            "terms": terms,
-        }
-        if kind.recorded:
-            one["recorded"] = [list(pair) for pair in kind.recorded]
+            terms.append(
+                {
+                    "sources": [[names[i], lag] for i, lag in term.sources],
+                    "basis": term.basis,
+                    **{key: list(value) for key, value in units.items() if value},
+                    "coefficients": b.tolist(),
+                }
+            )
+        levels = list(node.kind.levels)
+        one: dict[str, Any] = {"variable": name, "kind": node.kind.name, "levels": levels, "terms": terms}
+        if node.kind.recorded:
+            one["recorded"] = [list(pair) for pair in node.kind.recorded]
         one["intercept"] = None if node.intercept is None else node.intercept.tolist()
         one["dispersion"] = node.dispersion
         if node.covariance is not None:
-            one["covariance"] = [
-                [None if np.isnan(x) else x for x in row] for row in node.covariance.tolist()
-            ]
+            rows = node.covariance.tolist()
+            one["covariance"] = [[None if np.isnan(x) else x for x in row] for row in rows]
         found.append(one)
     return found
 
 
-def nodes_of_plain(given: Any, variables: Sequence[str], where: str) -> tuple[Node, ...]:
-    """Inverse of `plain_nodes` for a network of `variables`, in their order; none if nothing is given."""
+def nodes_of_plain(given: Any, variables: Sequence[str]) -> list[Node]:
+    """Inverse of `plain_nodes`, in the order of the variables; none if nothing is given."""
     place = {name: k for k, name in enumerate(variables)}
-    if not given and given in (None, []):
-        return ()
-    try:
-        by_name = {one["variable"]: one for one in given}
-        if by_name.keys() != place.keys() or len(given) != len(place):
-            raise ValueError("it has not one entry for each variable of the network")
-        return tuple(_node(by_name[name], place) for name in variables)
-    except (ParameterError, KeyError, TypeError, ValueError, AttributeError) as error:
-        why = f"it lacks, or does not know, {error}" if isinstance(error, KeyError) else error
-        raise FileError(f"{where} is damaged: in 'nodes', {why}") from None
+    by_name = {one["variable"]: one for one in given} if isinstance(given, list) else {}
+    if given and (by_name.keys() != place.keys() or len(given) != len(place)):
+        raise ValueError("'nodes' has not one entry for each variable of the network")
+    return [_node(by_name[name], place) for name in variables] if given else []
 
 
 def _node(stored: Mapping[str, Any], place: Mapping[str, int]) -> Node:
@@ -131,58 +118,29 @@ def _node(stored: Mapping[str, Any], place: Mapping[str, int]) -> Node:
         for one in stored["terms"]
     ]
     recorded = tuple((name, position) for name, position in stored.get("recorded", ()))
-    intercept, dispersion, covariance = (stored.get(key) for key in ("intercept", "dispersion", "covariance"))
     return Node(
         Kind(stored["kind"], tuple(stored["levels"]), recorded),
         tuple(terms),
-        tuple(np.array(one["coefficients"], dtype=np.float64) for one in stored["terms"]),
-        None if intercept is None else np.array(intercept, dtype=np.float64),
-        None if dispersion is None else float(dispersion),
-        None if covariance is None else np.array(covariance, dtype=np.float64),
+        *(
+            tuple(np.array(one["coefficients"], dtype=np.float64) for one in stored["terms"]),
+            stored.get("intercept"),
+            stored.get("dispersion"),
+            stored.get("covariance"),
+        ),
     )
 
 
-def network_of_dict(kind: type[Kept], stored: Mapping[str, Any], where: str = "this dict") -> Kept:
-    """Inverse of `to_dict`; keys it does not know are ignored."""
-    if not isinstance(stored, Mapping) or stored.get("format") != FORMAT:
-        raise FileError(f'{where} is not a stored network; it lacks "format": "{FORMAT}".')
-    if stored.get("version") != VERSION:
-        raise FileError(
-            f"{where} has version {stored.get('version')!r}; this package reads version {VERSION}."
-        )
-    missing = [key for key in ("variables", "n_lags", *_ARRAYS) if key not in stored]
-    if missing:
-        raise FileError(f"{where} is damaged: it lacks {missing[0]!r}.")
-    variables, p, pairs = stored["variables"], stored["n_lags"], stored.get("open_edges") or []
-    if not isinstance(variables, list) or not all(isinstance(v, str) for v in variables):
-        raise FileError(f"{where} is damaged: 'variables' is not a list of names.")
-    if isinstance(p, bool) or not isinstance(p, int) or p < 0:
-        raise FileError(f"{where} is damaged: 'n_lags' is {p!r}, not a whole number of at least 0.")
-    if not isinstance(pairs, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
-        raise FileError(f"{where} is damaged: 'open_edges' is not a list of pairs of variables.")
-    d, arrays = len(variables), list[Any]()
-    for key, shape in zip(_ARRAYS, [(d, d), (p, d, d), (d,), (d,)], strict=True):
-        is_unknown = stored[key] is None and len(shape) == 1
-        arrays.append(None if is_unknown else _array(stored[key], shape, f"{where} is damaged: {key!r}"))
-    W, A, intercept, variances = arrays
-    nodes, definitions = nodes_of_plain(stored.get("nodes"), variables, where), stored.get("definitions", {})
-    try:
-        return kind(W, A, variables, intercept, variances, pairs, nodes=nodes, definitions=definitions)
-    except (ParameterError, TypeError) as error:
-        raise FileError(f"{where} is damaged: {error}") from None
+def array_of_plain(name: str, value: Any, shape: tuple[int, ...]) -> np.ndarray | None:
+    """The numbers, or None if they are not known."""
+    array = np.zeros(shape) if np.size(value) == 0 else np.asarray(value)
+    if value is not None and (array.dtype.kind not in "iuf" or array.shape != shape):
+        raise ValueError(f"{name!r} is not an array of numbers of shape {shape}")
+    return None if value is None else array
 
 
 def json_text(dbn: Network, path: str | Path | None = None) -> str:
     """JSON text of the stored form, also written to `path` if given; numbers read back bit for bit."""
     return write_text(json.dumps(plain_dict(dbn), ensure_ascii=False, allow_nan=False, indent=1), path)
-
-
-def network_of_json(kind: type[Kept], source: str | Path) -> Kept:
-    """Inverse of `to_json`, from a path, or from JSON text (a str that begins with a brace)."""
-    text, where = _read(source, is_text=lambda s: s.lstrip().startswith("{"))
-    with reading(where, "JSON"):
-        stored = json.loads(text)
-    return network_of_dict(kind, stored, where)
 
 
 def csv_text(dbn: Network, path: str | Path | None = None) -> str:
@@ -194,39 +152,15 @@ def csv_text(dbn: Network, path: str | Path | None = None) -> str:
     return write_text(str(guarded_frame(table).to_csv(index=False, lineterminator="\n")), path)
 
 
-def network_of_csv(
-    kind: type[Kept], source: str | Path, variables: Sequence[str] | None = None, n_lags: int | None = None
-) -> Kept:
-    """Network of a CSV edge list, a path or text with a line break, without intercept and noise. A list knows no variable
-    without edges: name them.
-    """
-    text, where = _read(source, is_text=lambda s: "\n" in s)
-    try:
-        rows = [row for row in csv.reader(io.StringIO(text, newline=""), strict=True) if row]
-        frame = pd.DataFrame(rows[1:], columns=rows[0], dtype=object)
-        readers: dict[str, Any] = {"lag": int, "source": unguarded, "target": unguarded, "weight": float}
-        for column, read in readers.items():
-            if column != "weight" or column in frame.columns:
-                frame[column] = [read(value) for value in frame[column]]
-        return network_of_edges(kind, frame, variables, n_lags)
-    except InputError as error:
-        raise FileError(f"{where} is not a usable edge list: {error}") from None
-    except (csv.Error, ValueError, KeyError, IndexError):
-        raise FileError(
-            f"{where} is not an edge list; it needs the columns source, target, lag, weight."
-        ) from None
-
-
 def graphml_text(dbn: Network, path: str | Path | None = None) -> str:
     """GraphML text of the time-series graph, also written to `path` if given."""
     import networkx as nx
 
-    text = "\n".join(nx.generate_graphml(time_series_graph(dbn))) + "\n"
-    # XML writes true and false in small letters, and so strict readers want them; networkx writes Python's words.
-    for key in re.findall(r'<key id="(\w+)" for="edge" attr.name="\w+" attr.type="boolean"', text):
-        text = re.sub(
-            rf'(<data key="{key}">)(True|False)<', lambda found: f"{found[1]}{found[2].lower()}<", text
-        )
+    graph = time_series_graph(dbn)
+    for *_, edge in graph.edges(data=True):
+        # XML writes true and false in small letters, and networkx Python's words.
+        edge["oriented"] = str(edge["oriented"]).lower()
+    text = "\n".join(nx.generate_graphml(graph)) + "\n"
     return write_text(text, path)
 
 
@@ -250,42 +184,21 @@ def dot_text(dbn: Network, path: str | Path | None = None) -> str:
 def write_text(text: str, path: str | Path | None) -> str:
     """`text`, also written to `path` as UTF-8 if one is given."""
     if path is not None:
-        with _target(path).open("w", encoding="utf-8", newline="") as file:
+        target = Path(path)
+        if target.is_dir() or not target.parent.is_dir():
+            why = "it is a folder" if target.is_dir() else f"the folder {target.parent} does not exist"
+            raise FileError(f"{target} cannot be written: {why}.")
+        with target.open("w", encoding="utf-8", newline="") as file:
             file.write(text)
     return text
 
 
-def _target(path: str | Path) -> Path:
-    target = Path(path)
-    if not target.parent.is_dir():
-        raise FileError(f"{target} cannot be written: the folder {target.parent} does not exist.")
-    if target.is_dir():
-        raise FileError(f"{target} cannot be written: it is a folder.")
-    return target
-
-
-def _read(source: str | Path, is_text: Any) -> tuple[str, str]:
+def read_text(source: str | Path, is_text: Any) -> tuple[str, str]:
+    """The text and what to call it: of a path, or the text itself."""
     if isinstance(source, str) and is_text(source):
         return source, "this text"
     with reading(str(source)), Path(source).open(encoding="utf-8", newline="") as file:
         return file.read(), str(source)
-
-
-def _array(value: Any, shape: tuple[int, ...], what: str) -> np.ndarray:
-    try:
-        array = np.asarray(value)
-        if array.size == 0:
-            array = array.astype(np.float64).reshape(shape)
-        if array.dtype.kind not in "iuf":
-            raise ValueError
-        array = array.astype(np.float64)
-    except (ValueError, TypeError):
-        raise FileError(f"{what} is not an array of numbers of shape {shape}.") from None
-    if array.shape != shape:
-        raise FileError(f"{what} has shape {array.shape}, expected {shape}.")
-    if not np.all(np.isfinite(array)):
-        raise FileError(f"{what} contains NaN or infinity.")
-    return array
 
 
 def _quoted(name: str) -> str:

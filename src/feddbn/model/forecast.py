@@ -9,17 +9,17 @@ through the companion form; those of networks that are not linear are taken from
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, Literal, TypeVar
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.kinds import Kind
 from feddbn.errors import CurvesWarning, DataError, HistoryWarning, ParameterError
 from feddbn.model.definitions import defined, read_definitions
 from feddbn.model.dynamics import (
@@ -41,10 +41,10 @@ from feddbn.model.network import Network, RandomState, Rows, random_generator, r
 from feddbn.model.nodes import known
 from feddbn.model.step import Noise
 from feddbn.model.trends import Trend
-from feddbn.settings import is_number, nothing, number, whole, word
+from feddbn.settings import is_number, nothing, number, whole
 from feddbn.shown import Shown
 
-__all__ = ["Forecast", "Held", "IntervalMethod", "at_level", "check_order", "do", "forecast", "sample_paths"]
+__all__ = ["Forecast", "Held", "at_level", "do", "forecast", "sample_paths"]
 
 _MOST_ROWS = 2000
 _FEW_ROWS = 20
@@ -54,28 +54,26 @@ _FACTOR, _FACTOR_OF_FEW = 3.0, 8.0
 _MEDIAN = 0.6744897501960817
 
 
-def check_order(history: Rows, argument: str = "history") -> None:
+def _check_order(history: Rows) -> None:
     """Refuse a frame whose index says that its rows are several recordings, or not in the order of time."""
     if not isinstance(history, pd.DataFrame):
         return
     index = history.index
     if index.nlevels > 1:
         raise DataError(
-            f"{argument} has an index of {index.nlevels} levels, so it may hold several recordings; give the rows of one, "
+            f"history has an index of {index.nlevels} levels, so it may hold several recordings; give the rows of one, "
             "with one level."
         )
     if isinstance(index, (pd.DatetimeIndex, pd.PeriodIndex)) and not (
         index.is_monotonic_increasing and index.is_unique
     ):
         what = "the same time twice" if index.is_monotonic_increasing else "times that are not in order"
-        raise DataError(f"{argument} has {what} in its index; give one recording, sorted with sort_index().")
+        raise DataError(f"history has {what} in its index; give one recording, sorted with sort_index().")
 
 
 Held = Mapping[str | int, float | str | Sequence[float] | FloatArray | pd.Series]
-IntervalMethod = Literal["auto", "analytic", "simulation"]
 # A normal variable is further than 2.4 standard deviations away in 1.6 % of the moments.
 _MANY_BEYOND = 0.2
-_ONLY_LINEAR = "method='analytic' holds for linear networks only; paths of this one were simulated."
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,21 +116,16 @@ class Forecast(Shown):
         of other kinds, level.
         """
         steps, d = self.mean.shape
+        variables: list[str] = [o.variable for o in self.outcomes] or list(self.mean.columns)
         columns: dict[str, object] = {
             "step": np.repeat(np.arange(1, steps + 1), d),
             "time": np.repeat(self.mean.index.to_numpy(), d),
-            "variable": np.tile(np.asarray(self.mean.columns, dtype=object), steps),
-            "mean": self.mean.to_numpy().ravel(),
-            "sd": self.sd.to_numpy().ravel(),
+            "variable": np.tile(np.array(variables, dtype=object), steps),
         }
+        told = {name: getattr(self, name) for name in ("mean", "sd", "lower", "upper", "beyond")}
+        columns |= {name: frame.to_numpy().ravel() for name, frame in told.items() if frame is not None}
         if self.outcomes:
-            columns["variable"] = np.tile(np.array([o.variable for o in self.outcomes], dtype=object), steps)
             columns["level"] = np.tile(np.array([o.level for o in self.outcomes], dtype=object), steps)
-        if self.lower is not None and self.upper is not None:
-            columns["lower"] = self.lower.to_numpy().ravel()
-            columns["upper"] = self.upper.to_numpy().ravel()
-        if self.beyond is not None:
-            columns["beyond"] = self.beyond.to_numpy().ravel()
         return pd.DataFrame(columns)
 
 
@@ -151,18 +144,13 @@ def _doubts(dbn: Network, rows: FloatArray) -> str | None:
     if not chosen.any():
         return None
     ratio = typical[chosen].max() if is_far.any() else typical[chosen].min()
-    names = [name for name, one in zip(dbn.variables, varies, strict=True) if one]
+    names = [dbn.variables[j] for j in np.flatnonzero(varies)[chosen]]
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
     return (
-        f"the rows of history are {ratio:.3g} times as far from what the network expects of {_listed(names, chosen)} as its "
-        "noise explains: other units, another level (dbn.at_level), rows out of order or another kind of recording; the "
-        "forecast may be worthless."
+        f"the rows of history are {ratio:.3g} times as far from what the network expects of "
+        f"{', '.join(map(repr, names[:5]))}{more} as its noise explains: other units, another level (dbn.at_level), rows "
+        "out of order or another kind of recording; the forecast may be worthless."
     )
-
-
-def _listed(variables: Sequence[str], chosen: NDArray[np.bool_]) -> str:
-    names = [name for name, is_chosen in zip(variables, chosen, strict=True) if is_chosen]
-    shown = ", ".join(map(repr, names[:5]))
-    return shown + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
 AnyNetwork = TypeVar("AnyNetwork", bound=Network)
@@ -195,7 +183,6 @@ def forecast(
     history: Rows | None,
     steps: int,
     interval: float | None = None,
-    method: IntervalMethod = "auto",
     random_state: RandomState = None,
     *,
     n_paths: int = 2000,
@@ -205,7 +192,7 @@ def forecast(
 ) -> Forecast:
     """Mean and, with ``interval=0.9``, bounds of the next `steps` time steps after `history`: `do` with nothing held."""
     options: dict[str, Any] = {"n_paths": n_paths, "noise": noise, "trend": trend, "end": end}
-    return do(dbn, {}, history, steps, interval, method, random_state, **options)
+    return do(dbn, {}, history, steps, interval, random_state, **options)
 
 
 def do(
@@ -214,7 +201,6 @@ def do(
     history: Rows | None,
     steps: int,
     interval: float | None = None,
-    method: IntervalMethod = "auto",
     random_state: RandomState = None,
     *,
     n_paths: int = 2000,
@@ -235,10 +221,9 @@ def do(
         missing (NaN), also whole rows: step 1 is the time step after the last row, whether or not that has values.
         Rows in other units, of another level or in another order than the network describes are warned of
         (`HistoryWarning`).
-    interval, method
-        Coverage of the central interval. ``"analytic"`` is exact for Gaussian noise; ``"simulation"``
-        takes quantiles of `n_paths` sampled paths and so follows whatever `noise` is; ``"auto"`` is analytic unless the
-        network has curves. With curves all is simulated: the mean is that of the paths, known to sd / sqrt(n_paths).
+    interval
+        Coverage of the central interval: exact in a linear network with Gaussian noise, else between quantiles of `n_paths`
+        sampled paths. With curves or other kinds the mean is that of the paths, too, known to sd / sqrt(n_paths).
     noise
         A distribution by name, or residuals to draw from: ``noise=dbn.residuals(data)``
         (`feddbn.model.step.draw_noise`).
@@ -249,59 +234,55 @@ def do(
         Time of the last row of `history` on the clock of the trend; by default its last row.
     """
     steps = whole(1).check("steps", steps)
+    level = (number(above=0, below=1) | nothing()).check("interval", interval)
     course: FloatArray | float = 0.0
     if trend is not None:
         dbn, interventions, history, course = _off_trend(dbn, interventions, history, steps, trend, end)
     start = _start(dbn, history)
-    if history is not None:
-        sentence = _doubts(dbn, rows_of(history, dbn.variables, "history", dbn.kinds))
-        if sentence:
-            warnings.warn(sentence, HistoryWarning, stacklevel=3)
+    sentence = history is not None and _doubts(dbn, rows_of(history, dbn.variables, "history", dbn.kinds))
+    if sentence:
+        warnings.warn(sentence, HistoryWarning, stacklevel=3)
     values = _held_values(dbn, interventions, steps)
-    word("auto", "analytic", "simulation").check("method", method)
-    level = (number(above=0, below=1) | nothing()).check("interval", interval)
-    index = _time_index(history, steps)
+    quantiles = [0.5 - (level or 0.0) / 2, 0.5 + (level or 0.0) / 2]
+    variance, outcomes = dbn.steps.ahead(start.covariance, values), outcome_columns(dbn)
 
-    outcomes = outcome_columns(dbn)
-
-    def frame(array: FloatArray) -> pd.DataFrame:
-        return pd.DataFrame(array, index=index, columns=[outcome.name for outcome in outcomes])
-
-    def simulated() -> tuple[FloatArray, FloatArray]:
+    @cache
+    def drawn() -> tuple[FloatArray, FloatArray]:
         n, rng = whole(2).check("n_paths", n_paths), random_generator(random_state)
         shocks = dbn.steps.shocks(noise, (n, steps), rng)
         rows = drawn_rows(dbn, start, n, rng)
         return rows, paths_from(dbn, rows, shocks, values)
 
-    beyond, variance = None, dbn.steps.ahead(start.covariance, values)
+    told: dict[str, FloatArray] = {}
     if variance is None:
-        rows, paths = simulated()
-        mean, sd, *bounds = _outlook(dbn, rows, paths, values, level)
+        mean, told["sd"], *bounds = _outlook(dbn, *drawn(), values, quantiles)
         if not dbn.has_kinds:
             low, high = ranges_seen(dbn)
-            beyond = frame(np.asarray(((paths < low) | (paths > high)).mean(axis=0)))
-        for sentence in _remarks(beyond, method):
-            warnings.warn(sentence, CurvesWarning, stacklevel=3)
+            paths = drawn()[1]
+            told["beyond"] = np.asarray(((paths < low) | (paths > high)).mean(axis=0))
+            _warn_of_what_is_beyond(dbn, told["beyond"])
     else:
         mean = paths_from(dbn, start.rows[None], np.zeros((1, steps, dbn.d)), values)[0]
-        sd = np.sqrt(variance)
-        reach = ndtri(0.5 + (level or 0.0) / 2) * sd
-        bounds = [mean - reach, mean + reach]
-        if method == "simulation" and level is not None:
-            bounds = list(np.quantile(simulated()[1], [0.5 - level / 2, 0.5 + level / 2], axis=0))
-    mean, bounds = mean + course, [bound + course for bound in bounds]
-    lower, upper = (None if level is None else frame(bound) for bound in bounds)
-    told = outcomes if dbn.has_kinds else ()
-    found = Forecast(frame(mean), lower, upper, frame(sd), level, start.n_inferred, beyond, told)
-    if not dbn.definitions:
-        return found
-
-    def drawn() -> FloatArray:
-        return np.asarray((paths if variance is None else simulated()[1]) + course)
-
-    units = _defined(dbn, np.vstack([np.zeros(dbn.d), np.eye(dbn.d)]))
-    exact = dbn.steps.ahead(start.covariance, values, units[1:] - units[0])
-    return _with_defined(dbn, found, None if method == "simulation" else exact, drawn)
+        told["sd"] = np.sqrt(variance)
+        bounds = [mean + ndtri(q) * told["sd"] for q in quantiles]
+        if level is not None and not (isinstance(noise, str) and noise == "gaussian"):
+            bounds = list(np.quantile(drawn()[1], quantiles, axis=0))
+    told |= {"mean": mean + course, "lower": bounds[0] + course, "upper": bounds[1] + course}
+    if dbn.definitions:
+        more = _outlook_of_defined(dbn, told["mean"], drawn()[1] + course, quantiles)
+        told = {name: np.hstack([array, more[name]]) for name, array in told.items()}
+    columns, index = [*(outcome.name for outcome in outcomes), *dbn.definitions], _time_index(history, steps)
+    skipped = () if level else ("lower", "upper")
+    frames = {
+        name: None if array is None or name in skipped else pd.DataFrame(array, index=index, columns=columns)
+        for name, array in ((name, told.get(name)) for name in ("mean", "lower", "upper", "sd", "beyond"))
+    }
+    return Forecast(
+        **frames,  # type: ignore[arg-type]
+        interval=level,
+        n_inferred=start.n_inferred,
+        outcomes=outcomes if dbn.has_kinds else (),
+    )
 
 
 def _off_trend(
@@ -348,33 +329,20 @@ def _defined(dbn: Network, rows: FloatArray) -> FloatArray:
     return np.stack(list(defined(read_definitions(dbn.definitions), by_name).values()), axis=-1)
 
 
-def _with_defined(
-    dbn: Network, found: Forecast, variance: FloatArray | None, draw: Callable[[], FloatArray]
-) -> Forecast:
-    """The forecast with the variables that are defined: by their variances if all are weighted sums, else by paths."""
-    formulas, level = read_definitions(dbn.definitions), found.interval or 0.0
-    is_affine = np.array([formula.is_affine for formula in formulas.values()])
-    mean = _defined(dbn, found.mean.to_numpy())
-    if variance is not None and is_affine.all():
-        sd = np.sqrt(variance)
-        bounds = [mean - ndtri(0.5 + level / 2) * sd, mean + ndtri(0.5 + level / 2) * sd]
-    else:
-        rows = _defined(dbn, draw())
-        mean, sd = np.where(is_affine, mean, rows.mean(axis=0)), rows.std(axis=0)
-        bounds = list(np.quantile(rows, [0.5 - level / 2, 0.5 + level / 2], axis=0))
-    beyond = np.full(mean.shape, np.nan)
-    wider = {
-        part: frame.assign(**dict(zip(formulas, array.T, strict=True)))
-        for part, array in zip(
-            ("mean", "sd", "lower", "upper", "beyond"), [mean, sd, *bounds, beyond], strict=True
-        )
-        if (frame := getattr(found, part)) is not None
-    }
-    return replace(found, **wider)
+def _outlook_of_defined(
+    dbn: Network, mean: FloatArray, paths: FloatArray, quantiles: list[float]
+) -> dict[str, FloatArray]:
+    """(steps, m) mean, sd and bounds of the defined variables over (n, steps, d) paths."""
+    rows = _defined(dbn, paths)
+    # So a weighted sum has exactly the weighted sum of means.
+    middle = _defined(dbn, mean) + rows.mean(axis=0) - _defined(dbn, paths.mean(axis=0))
+    lower, upper = np.quantile(rows, quantiles, axis=0)
+    unknown = np.full(middle.shape, np.nan)
+    return {"mean": middle, "sd": rows.std(axis=0), "lower": lower, "upper": upper, "beyond": unknown}
 
 
 def _outlook(
-    dbn: Network, start: FloatArray, paths: FloatArray, held: FloatArray, level: float | None
+    dbn: Network, start: FloatArray, paths: FloatArray, held: FloatArray, quantiles: list[float]
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
     """(steps, m) mean, sd and bounds (NaN of levels) of paths (n, steps, d) from `start` (1 or n, p, d), with variables held
     at `held` (steps, d), NaN where free.
@@ -391,10 +359,10 @@ def _outlook(
     for t in range(steps):
         rows = whole[:, t : t + p + 1][:, ::-1].reshape(len(paths), -1)
         free = np.flatnonzero(np.isnan(held[t])).tolist()
-        for j, expected in zip(free, dbn.steps.expected(rows, free), strict=False):
-            mean[t, columns[j]] = expected.mean(axis=0)
+        for j, law in zip(free, dbn.steps.laws(rows, free) if dbn.has_kinds else (), strict=False):
+            by_level = law.probabilities is not None and dbn.kinds[j].is_by_level
+            mean[t, columns[j]] = (law.probabilities if by_level else law.mean).mean(axis=0)  # type: ignore[union-attr]
     sd, bounds = shown.std(axis=0), np.full((2, steps, shown.shape[2]), np.nan)
-    quantiles = [0.5, 0.5] if level is None else [0.5 - level / 2, 0.5 + level / 2]
     for kind, here in zip(dbn.kinds, columns, strict=True):
         if kind.levels:
             sd[:, here] = np.sqrt(mean[:, here] * (1 - mean[:, here]))
@@ -405,20 +373,17 @@ def _outlook(
     return mean, np.where(is_held, 0.0, sd), bounds[0], bounds[1]
 
 
-def _remarks(beyond: pd.DataFrame | None, method: IntervalMethod) -> list[str]:
-    """What a forecast by simulated paths has to say."""
-    out = []
-    if method == "analytic":
-        out.append(_ONLY_LINEAR)
-    shares = np.zeros((0, 0)) if beyond is None else beyond.to_numpy()
-    if beyond is not None and shares.max(initial=0.0) > _MANY_BEYOND:
-        worst = int(shares.max(axis=0).argmax())
-        first = int(np.flatnonzero(shares[:, worst] > _MANY_BEYOND)[0]) + 1
-        out.append(
-            f"from step {first} on, up to {shares[:, worst].max():.0%} of the simulated paths have {beyond.columns[worst]!r}"
-            " beyond the range in which its effects were learned; what follows rests on straight lines drawn further."
+def _warn_of_what_is_beyond(dbn: Network, beyond: FloatArray) -> None:
+    """Warn where many of the simulated paths are beyond the range seen."""
+    if beyond.max(initial=0.0) > _MANY_BEYOND:
+        worst = int(beyond.max(axis=0).argmax())
+        first = int(np.flatnonzero(beyond[:, worst] > _MANY_BEYOND)[0]) + 1
+        warnings.warn(
+            f"from step {first} on, up to {beyond[:, worst].max():.0%} of the simulated paths have {dbn.variables[worst]!r} "
+            "beyond the range in which its effects were learned; what follows rests on straight lines drawn further.",
+            CurvesWarning,
+            stacklevel=4,
         )
-    return out
 
 
 def sample_paths(
@@ -445,7 +410,7 @@ def _start(dbn: Network, history: Rows | None) -> State:
         return known_state(np.full((p, dbn.d), np.nan))
     if history is None:
         return known_state(np.tile(stationary_mean(dbn), (p, 1)) if p else np.zeros((0, dbn.d)))
-    check_order(history)
+    _check_order(history)
     return last_state(dbn, rows_of(history, dbn.variables, "history", dbn.kinds))
 
 
@@ -458,41 +423,27 @@ def _held_values(dbn: Network, held: Held, steps: int) -> FloatArray:
         )
     for key, given in held.items():
         column = variable_index(key, dbn.variables, "an intervention")
-        kind = dbn.kinds[column]
-        position: float | None = kind.position(given)
-        if is_number(given) or position is not None:
-            if position is None:
-                alone = np.array([float(given)])  # type: ignore[arg-type]
-                position = float(_counted(alone, dbn.variables[column], kind)[0])
+        name, kind = dbn.variables[column], dbn.kinds[column]
+        position, seen = kind.position(given), kind.as_recorded
+        if position is not None:
             values[:, column] = position
             continue
+        choice = f"; its levels are {', '.join(seen.levels)}" if seen.levels else ""
         try:
             series = np.asarray(given, dtype=np.float64)
         except (TypeError, ValueError):
             series = np.zeros((0, 0))
-        if series.shape != (steps,) or np.any(np.isinf(series)):
+        if (series.shape != (steps,) and not is_number(given)) or np.isinf(series).any():
             raise ParameterError(
-                f"the intervention on {dbn.variables[column]!r} must be one finite number "
-                f"or {steps} of them (NaN: free){_or_level(kind)}."
+                f"the intervention on {name!r} must be one finite number or {steps} of them (NaN: free){choice}."
             )
-        values[:, column] = _counted(series, dbn.variables[column], kind)
+        misfits = seen.misfits(series.ravel())
+        if len(misfits):
+            raise ParameterError(
+                f"the intervention on {name!r} has {misfits[0]:g}, which no {kind.name} variable can have{choice}."
+            )
+        values[:, column] = kind.counted(np.broadcast_to(series, steps))
     return values
-
-
-def _counted(values: FloatArray, name: str, kind: Kind) -> FloatArray:
-    """Values as recordings have them, as the network counts them."""
-    seen = kind.as_recorded
-    misfits = seen.misfits(values)
-    if len(misfits):
-        choice = f"; its levels are {', '.join(seen.levels)}" if seen.levels else ""
-        raise ParameterError(
-            f"the intervention on {name!r} has {misfits[0]:g}, which no {kind.name} variable can have{choice}."
-        )
-    return kind.counted(values)
-
-
-def _or_level(kind: Kind) -> str:
-    return f", or one of its levels {', '.join(kind.levels)}" if kind.levels else ""
 
 
 def _time_index(history: Rows | None, steps: int) -> pd.Index:

@@ -5,26 +5,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from feddbn.core.ancestral.marks import WORDS, Marks
 from feddbn.core.arrays import BoolArray, FloatArray
-from feddbn.errors import DataError, ParameterError
+from feddbn.errors import ParameterError
 from feddbn.model.dynamics import require_linear
-from feddbn.model.effects import shapes, signs, sizes_by_source, standardised_weights
+from feddbn.model.effects import shapes, signs, standardised_weights
 from feddbn.model.network import Network
 from feddbn.model.nodes import LINKS
-from feddbn.settings import is_number
 from feddbn.shown import Shown
 
-Kept = TypeVar("Kept", bound=Network)
-"""The class of the network that is made."""
+if TYPE_CHECKING:
+    import networkx as nx
 
 
 def lingam_arrays(dbn: Network) -> FloatArray:
@@ -33,22 +32,11 @@ def lingam_arrays(dbn: Network) -> FloatArray:
     return np.ascontiguousarray(dbn.adjacency_matrices.transpose(0, 2, 1))
 
 
-def network_of_lingam(made: type[Kept], matrices: ArrayLike, variables: Sequence[str] | None = None) -> Kept:
-    """Network of ``VARLiNGAM.adjacency_matrices_``, without intercept and noise."""
-    stack = np.asarray(matrices, dtype=np.float64)
-    if stack.ndim != 3 or stack.shape[0] < 1 or stack.shape[1] != stack.shape[2]:
-        raise ParameterError(
-            f"lingam's adjacency matrices must have shape (n_lags+1, d, d), got {stack.shape}."
-        )
-    stack = np.ascontiguousarray(stack.transpose(0, 2, 1))
-    return made(stack[0], stack[1:], variables, None, None)
-
-
 def tigramite_arrays(dbn: Network) -> tuple[NDArray[np.str_], FloatArray]:
     """(graph, val_matrix), both (d, d, n_lags+1), entry [from, to, lag].
 
     At lag 0 tigramite wants both halves: ``graph[i, j, 0] = '-->'`` with ``graph[j, i, 0] = '<--'`` and a
-    symmetric val_matrix, so each edge of W appears twice and `network_of_tigramite` reads the direction off
+    symmetric val_matrix, so each edge of W appears twice and `DBN.from_tigramite` reads the direction off
     the graph. An edge whose direction is open is ``'o-o'`` in both halves.
     """
     require_linear(dbn, "tigramite's form", "dbn.to_json, or dbn.edges() for average slopes")
@@ -66,59 +54,18 @@ def tigramite_arrays(dbn: Network) -> tuple[NDArray[np.str_], FloatArray]:
     return graph, values
 
 
-def network_of_tigramite(
-    made: type[Kept], graph: Any, val_matrix: ArrayLike, variables: Sequence[str] | None = None
-) -> Kept:
-    """Network of a tigramite graph, of which every link must be directed ('-->' or, at lag 0, '<--'), with its values as
-    weights; without intercept and noise.
-    """
-    marks, values = np.asarray(graph), np.asarray(val_matrix, dtype=np.float64)
-    if marks.ndim != 3 or marks.shape[0] != marks.shape[1] or marks.shape != values.shape:
-        raise ParameterError(
-            f"graph and val_matrix must both be (d, d, tau_max+1), got {marks.shape} and {values.shape}."
-        )
-    known = np.isin(marks, ["", "-->", "<--"])
-    if np.any(marks == "o-o"):
-        i, j, _ = (int(k) for k in np.argwhere(marks == "o-o")[0])
-        raise ParameterError(
-            f"graph[{i}, {j}] has the link 'o-o', whose direction is open, but a weight needs one; choose '-->' or "
-            "'<--' for it."
-        )
-    if not known.all():
-        mark = str(marks[tuple(np.argwhere(~known)[0])])
-        raise ParameterError(
-            f"graph has the link {mark!r}; only directed links '-->' fit a dynamic Bayesian network."
-        )
-    if np.any(marks[:, :, 1:] == "<--"):
-        raise ParameterError("graph has a lagged link '<--', which points back in time.")
-    if np.any((marks[:, :, 0] == "-->") != (marks[:, :, 0] == "<--").T):
-        raise ParameterError(
-            "graph[i, j, 0] = '-->' requires graph[j, i, 0] = '<--', and the other way round."
-        )
-    stack = np.ascontiguousarray(np.where(marks == "-->", values, 0.0).transpose(2, 0, 1))
-    return made(stack[0], stack[1:], variables, None, None)
-
-
-if TYPE_CHECKING:
-    import networkx as nx
-
-
-def edge_table(dbn: Network, threshold: float = 0.0) -> pd.DataFrame:
-    """Frame source, target, lag, weight, standardised, oriented of every edge with ``|weight| > threshold``, by lag,
-    source, target.
+def edge_table(dbn: Network) -> pd.DataFrame:
+    """Frame source, target, lag, weight, standardised, oriented of every edge, by lag, source, target.
 
     `standardised` is the weight in standard deviations (`feddbn.model.effects`), NaN where the noise is not known;
-    `oriented` is False where the contemporaneous direction is open. With curves, `weight` is the straight part, the size of
-    an effect (standard deviation of the effect over that of its source) is compared with the threshold, and a column
+    `oriented` is False where the contemporaneous direction is open. With curves, `weight` is the straight part, and a column
     `shape` says linear, curved or product (the source acts together with another, whether or not it has a curve of
     its own). With variables of other kinds, `weight` is a coefficient on the `scale` of the target (value, log value,
     log rate, log odds) or, for levels, the norm of several, `ratio` its exponential (an odds ratio, a rate ratio, a factor;
     NaN where there is none), and `kind` the kind of the target; `DBN.coefficients` has them one by one.
     """
-    stack, is_there = dbn.adjacency_matrices, np.abs(dbn.adjacency_matrices) > threshold
-    if not dbn.is_linear:
-        is_there = dbn.is_edge & (sizes_by_source(dbn) > threshold) if threshold > 0 else dbn.is_edge
-    lag, i, j = np.nonzero(is_there)
+    stack = dbn.adjacency_matrices
+    lag, i, j = np.nonzero(dbn.is_edge)
     names = np.asarray(dbn.variables, dtype=object)
     table = pd.DataFrame(
         {
@@ -139,52 +86,6 @@ def edge_table(dbn: Network, threshold: float = 0.0) -> pd.DataFrame:
     elif not dbn.is_linear:
         table["shape"] = shapes(dbn)[lag, i, j]
     return table
-
-
-def network_of_edges(
-    made: type[Kept], edges: pd.DataFrame, variables: Sequence[str] | None = None, n_lags: int | None = None
-) -> Kept:
-    """Network of a frame source, target, lag[, weight, oriented], without intercept and noise.
-
-    Without `variables` they are those that occur, in order of appearance; without `n_lags` the largest lag
-    is taken.
-    """
-    for column in ("source", "target", "lag"):
-        if column not in edges.columns:
-            raise DataError(
-                f"the edge list lacks the column {column!r}; it needs source, target, lag and weight."
-            )
-    ends = [
-        (str(s), str(t), _lag(lag))
-        for s, t, lag in zip(edges["source"], edges["target"], edges["lag"], strict=True)
-    ]
-    names = (
-        tuple(dict.fromkeys(name for s, t, _ in ends for name in (s, t)))
-        if variables is None
-        else tuple(variables)
-    )
-    p = max((lag for *_, lag in ends), default=0) if n_lags is None else int(n_lags)
-    weights = list(edges["weight"]) if "weight" in edges.columns else [1.0] * len(ends)
-    oriented = [_truth(v) for v in edges["oriented"]] if "oriented" in edges.columns else [True] * len(ends)
-    stack, place = np.zeros((p + 1, len(names), len(names))), {name: k for k, name in enumerate(names)}
-    for k, ((s, t, lag), weight) in enumerate(zip(ends, weights, strict=True)):
-        why = {
-            "names a variable that is not among the given ones": not {s, t} <= place.keys(),
-            f"is beyond n_lags={p}": lag > p,
-            "is listed twice": (s, t, lag) in ends[:k],
-            "has a weight that is not a finite number": not is_number(weight),
-        }
-        if any(why.values()):
-            raise DataError(
-                f"the edge {s} -> {t} at lag {lag} {next(text for text, is_so in why.items() if is_so)}."
-            )
-        stack[lag, place[s], place[t]] = float(weight)
-    is_open = [
-        not known and lag == 0 and weight != 0
-        for (*_, lag), weight, known in zip(ends, weights, oriented, strict=True)
-    ]
-    pairs = [(s, t) for (s, t, _), is_one in zip(ends, is_open, strict=True) if is_one]
-    return made(stack[0], stack[1:], names, None, None, pairs)
 
 
 def time_series_graph(dbn: Network) -> nx.DiGraph:
@@ -215,25 +116,6 @@ def time_series_graph(dbn: Network) -> nx.DiGraph:
     return graph
 
 
-def _truth(value: object) -> bool:
-    """Whether an edge is oriented: a bool, a number, or the words of CSV."""
-    if isinstance(value, str):
-        known = {"true": True, "1": True, "false": False, "0": False}
-        if value.strip().lower() in known:
-            return known[value.strip().lower()]
-    elif isinstance(value, (bool, np.bool_, int)):
-        return bool(value)
-    raise DataError(f"oriented must be True or False for every edge, got {value!r}.")
-
-
-def _lag(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
-        raise DataError(f"a lag must be a whole number of at least 0, got {value!r}.")
-    if not np.isfinite(value) or value < 0 or int(value) != value:
-        raise DataError(f"a lag must be a whole number of at least 0, got {value!r}.")
-    return int(value)
-
-
 MEANINGS: Mapping[str, str] = {
     "-->": "a cause of it, directly or through what is not seen; a hidden cause of both may add to it",
     "<->": "neither causes the other: a hidden cause of both",
@@ -243,7 +125,6 @@ MEANINGS: Mapping[str, str] = {
     "--o": "a cause of it; whether it is caused by it as well is not known",
 }
 """What the mark of an edge says of its source and its target."""
-_SAYS = {"": "no edge", "-->": "cause", "<->": "hidden", "<--": "reversed", "<-o": "reversed"}
 _BACK = str.maketrans("<>", "><")
 
 
@@ -332,60 +213,19 @@ class AncestralGraph(Shown):
         """(p+1, d, d) where an edge is or may be a cause and nothing else points back: ``-->`` and ``o->``."""
         return np.asarray(np.moveaxis((self.marks == "-->") | (self.marks == "o->"), 2, 0))
 
-    def agreement(self, dbn: Network) -> pd.DataFrame:
-        """What these marks say of the edges of a network: DataFrame source, target, lag, mark, says.
-
-        `says` is "cause", "open" (it may be one), "hidden" (a hidden cause of both instead), "reversed" or "no edge".
-        """
-        if set(dbn.variables) != set(self.variables) or dbn.n_lags > self.n_lags:
-            raise ParameterError(
-                f"the network has {dbn.d} variables, {dbn.n_lags} lags; the marks {len(self.variables)} and {self.n_lags}: "
-                "learn both from the same variables, marks with at least as many lags."
-            )
-        place = {name: k for k, name in enumerate(self.variables)}
-        rows = []
-        for edge in edge_table(dbn)[["source", "target", "lag"]].to_dict("records"):
-            source, target, lag = str(edge["source"]), str(edge["target"]), int(edge["lag"])
-            mark = str(self.marks[place[source], place[target], lag])
-            rows.append((source, target, lag, mark, _SAYS.get(mark, "open")))
-        return pd.DataFrame(rows, columns=["source", "target", "lag", "mark", "says"])
-
     def to_dict(self) -> dict[str, Any]:
         """Plain values: names, number of lags, and the table of edges."""
         frame = self.edges().astype(object)
-        return {
-            "variables": list(self.variables),
-            "n_lags": self.n_lags,
-            "edges": frame.where(frame.notna(), None).to_dict("records"),
-        }
+        edges = frame.where(frame.notna(), None).to_dict("records")
+        return {"variables": list(self.variables), "n_lags": self.n_lags, "edges": edges}
 
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> AncestralGraph:
-        """Inverse of `to_dict`; values of pairs without an edge are not stored."""
-        try:
-            names: Sequence[str] = [str(name) for name in data["variables"]]
-            place = {name: k for k, name in enumerate(names)}
-            shape = (len(names), len(names), int(data["n_lags"]) + 1)
-            marks, values, p_values = np.full(shape, "", dtype="<U3"), np.zeros(shape), np.ones(shape)
-            for edge in data["edges"]:
-                i, j, lag = place[edge["source"]], place[edge["target"]], int(edge["lag"])
-                mark = str(edge["mark"])
-                for at, word in [((i, j, lag), mark)] + ([] if lag else [((j, i, 0), _turned(mark))]):
-                    marks[at], values[at], p_values[at] = word, edge["value"], edge["p"]
-        except (KeyError, TypeError, ValueError, IndexError) as error:
-            raise ParameterError(f"this ancestral graph is damaged: {error!r}.") from None
-        return cls(marks, tuple(names), values, p_values)
-
-    def sentences(self) -> list[str]:
+    def __str__(self) -> str:
         """Every edge, and what its mark says of its source and its target."""
         table = self.edges()
-        return [
+        rows = [
             f"{source}{f'(t-{lag})' if lag else ''} {mark} {target}: {MEANINGS[mark]}."
             for source, target, lag, mark in zip(*(table[name] for name in table.columns[:4]), strict=True)
         ]
-
-    def __str__(self) -> str:
-        rows = [sentence.split(":")[0] for sentence in self.sentences()]
         return "\n".join([f"AncestralGraph of {len(self.variables)} variables, {len(rows)} edges", *rows])
 
 

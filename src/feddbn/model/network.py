@@ -74,12 +74,12 @@ class Network:
         nodes: Iterable[Node] = (),
         definitions: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        W, A = _numbers(W, "W"), _numbers(A, "A")
-        if W.ndim != 2 or W.shape[0] != W.shape[1]:
-            raise ParameterError(f"W must be square, got shape {W.shape}.")
+        W, A = _numbers(W, "W", 2), _numbers(A, "A", 3)
         d = len(W)
-        if A.ndim != 3 or A.shape[1:] != (d, d):
-            raise ParameterError(f"A must have shape (n_lags, {d}, {d}), got {A.shape}.")
+        if W.shape != (d, d) or A.shape[1:] != (d, d):
+            raise ParameterError(
+                f"W must be square, got shape {W.shape}, and A of shape (n_lags, {d}, {d}), got {A.shape}."
+            )
         names = tuple(f"x{i}" for i in range(d)) if variables is None else tuple(str(v) for v in variables)
         if len(names) != d or len(set(names)) != d:
             raise ParameterError(
@@ -88,27 +88,26 @@ class Network:
         nodes = check_nodes(nodes, len(A))
         if nodes:
             stands = weights_of(nodes, len(A))
-            told = zip((intercept, noise_variances), stands[2:], strict=True)
-            agree = all(
-                np.ndim(x) == 0 or own is None or np.allclose(x, own) for x, own in told if x is not None
-            )
-            if len(nodes) != d or not (np.allclose(stands.W, W) and np.allclose(stands.A, A) and agree):
+            told: list[tuple[Any, Any]] = [(W, stands.W), (A, stands.A)] if len(nodes) == d else [(0, 1)]
+            for given, own in zip((intercept, noise_variances), stands[2:], strict=True):
+                told += [(given, own)] if own is not None and given is not None and np.ndim(given) else []
+            if not all(np.allclose(given, own) for given, own in told):
                 raise ParameterError(
                     "the numbers are not what nodes say; make the network by DBN.from_nodes(nodes, variables)."
                 )
             W, A, intercept, noise_variances = stands
         c, v = _each(intercept, "intercept", d), _each(noise_variances, "noise_variances", d)
+        if v is not None and np.any(v < 0):
+            raise ParameterError(f"noise_variances must not be negative, got {v.min():g}.")
         arrays = {"W": W, "A": A, "intercept": c, "noise_variances": v}
         for array in arrays.values():
             if array is not None:
-                if not np.all(np.isfinite(array)):
-                    raise ParameterError(
-                        "a DBN needs finite weights, intercepts and variances; NaN or infinity was given."
-                    )
                 array.setflags(write=False)
-        if v is not None and np.any(v < 0):
-            raise ParameterError(f"noise_variances must not be negative, got {v.min():g}.")
-        rest = {"variables": names, "nodes": nodes, "definitions": _definitions(definitions, names)}
+        if definitions and len(without_defined(definitions, (*names, *definitions))) < d:
+            raise ParameterError(
+                "definitions names a variable of the network; a variable is learned or defined."
+            )
+        rest = {"variables": names, "nodes": nodes, "definitions": dict(definitions)}
         for field_name, value in {**arrays, **rest}.items():
             object.__setattr__(self, field_name, value)
         if self.definitions and self.has_kinds:
@@ -252,18 +251,10 @@ def _each(value: FloatArray | float | None, name: str, d: int) -> FloatArray | N
     """One number for each variable; None: not known."""
     if value is None:
         return None
-    found = np.array(value, dtype=np.float64)
-    found = found if found.ndim else np.full(d, found)
-    if found.shape != (d,):
+    found = _numbers(value, name, min(np.ndim(value), 1))
+    if found.shape not in ((), (d,)):
         raise ParameterError(f"{name} must have shape ({d},), got {found.shape}.")
-    return found
-
-
-def _definitions(given: Mapping[str, str], names: tuple[str, ...]) -> dict[str, str]:
-    """The definitions, of names that are no variables yet."""
-    if given and len(without_defined(given, (*names, *given))) < len(names):
-        raise ParameterError("definitions names a variable of the network; a variable is learned or defined.")
-    return dict(given)
+    return np.array(np.broadcast_to(found, (d,)))
 
 
 def _open_edges(
@@ -301,11 +292,16 @@ def check_network(value: object, name: str) -> None:
     raise ParameterError(f"{name} must be a DBN, got {type(value).__name__}{cure}.")
 
 
-def _numbers(value: object, name: str) -> FloatArray:
+def _numbers(value: object, name: str, n_dimensions: int) -> FloatArray:
     try:
-        return np.array(value, dtype=np.float64)
+        found = np.array(value, dtype=np.float64)
     except (TypeError, ValueError):
         raise ParameterError(f"{name} must be an array of numbers, got {type(value).__name__}.") from None
+    if found.ndim != n_dimensions or not np.all(np.isfinite(found)):
+        raise ParameterError(
+            f"{name} must have {n_dimensions} dimensions, got shape {found.shape}, and finite numbers: no NaN, no infinity."
+        )
+    return found
 
 
 Rows = pd.DataFrame | FloatArray
@@ -329,53 +325,46 @@ def rows_of(data: Rows, variables: tuple[str, ...], argument: str, kinds: Sequen
             )
         if len(set(columns)) != len(columns):
             raise DataError(f"{argument} has two columns of the same name; give every column its own name.")
-        chosen = data.iloc[:, [columns.index(v) for v in variables]]
+        data = data.iloc[:, [columns.index(v) for v in variables]]
         if any(kind.levels for kind in kinds):
-            chosen = _with_positions(chosen, variables, argument, kinds)
-        try:
-            values = chosen.to_numpy(dtype=np.float64, na_value=np.nan)
-        except (TypeError, ValueError):
-            raise DataError(f"{argument} has a column that is not numeric; convert it to numbers.") from None
-    else:
-        try:
-            values = np.asarray(data, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise DataError(f"{argument} is not numeric; give a DataFrame or an array of numbers.") from None
-        if values.ndim != 2 or values.shape[1] != len(variables):
-            raise DataError(f"{argument} must have shape (n, {len(variables)}), got {values.shape}.")
+            data = _with_positions(data, variables, argument, kinds)
+    try:
+        if isinstance(data, pd.DataFrame):
+            data = data.to_numpy(np.float64, na_value=np.nan)
+        values = np.asarray(data, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise DataError(f"{argument} is not numeric; give a DataFrame or an array of numbers.") from None
+    if values.ndim != 2 or values.shape[1] != len(variables):
+        raise DataError(f"{argument} must have shape (n, {len(variables)}), got {values.shape}.")
     for name, kind, column in zip(variables, kinds, values.T, strict=bool(kinds)):
         seen = kind.as_recorded
         misfits = seen.misfits(column) if seen.name != "continuous" else column[:0]
         if len(misfits):
             raise DataError(
-                f"{argument} has {misfits[0]:g} in {name!r}, which no {seen.name} variable {_of_levels(seen)}can have."
+                f"{argument} has {misfits[0]:g} in {name!r}, which no {seen.name} variable can have"
+                f"{f'; it has {seen.n_levels} levels' if seen.levels else ''}."
             )
     if any(kind.recorded for kind in kinds):
         return np.stack([kind.counted(column) for kind, column in zip(kinds, values.T, strict=True)], axis=1)
     return values
 
 
-def _of_levels(kind: Kind) -> str:
-    return f"with {kind.n_levels} levels " if kind.levels else ""
-
-
 def _with_positions(
     frame: pd.DataFrame, variables: tuple[str, ...], argument: str, kinds: Sequence[Kind]
 ) -> pd.DataFrame:
     """The frame with positions in place of names of levels, in columns that hold text."""
-    columns = {}
-    for k, (name, kind) in enumerate(zip(variables, kinds, strict=True)):
-        column, levels = frame.iloc[:, k], kind.as_recorded.levels
+    frame = frame.set_axis(variables, axis=1)
+    for name, kind in zip(variables, kinds, strict=True):
+        column, levels = frame[name], kind.as_recorded.levels
         if levels and not pd.api.types.is_numeric_dtype(column.dtype):
-            place = {level: float(position) for position, level in enumerate(levels)}
-            known = column.isna() | column.astype(str).isin(levels)
-            if not known.all():
+            unknown = column[column.notna() & ~column.astype(str).isin(levels)]
+            if len(unknown):
                 raise DataError(
-                    f"{argument} has {column[~known].iloc[0]!r} in {name!r}, whose levels are {_some(levels)}."
+                    f"{argument} has {unknown.iloc[0]!r} in {name!r}, whose levels are {_some(levels)}."
                 )
-            column = column.astype(str).map(place)
-        columns[name] = column
-    return pd.DataFrame(columns)
+            place = {level: float(position) for position, level in enumerate(levels)}
+            frame = frame.assign(**{name: column.astype(str).map(place)})
+    return frame
 
 
 def segments_of(

@@ -12,9 +12,9 @@ numbers that were never told (`known`).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -50,8 +50,6 @@ PRODUCT_REACH = 4.0
 _TABLE_REACH = 3.0
 _REACH = {"spline": CURVE_KNOTS[-1], "quadratic": SQUARE_REACH, "product": PRODUCT_REACH}
 _WIDTH = {"spline": N_CURVES, "quadratic": 1, "product": 1, "table": 1}
-_UNCORRELATED = ("spline", "quadratic")
-"""Functions that are uncorrelated with a normal value: the weight beside them is the average slope."""
 
 LINKS = {
     "continuous": "value",
@@ -70,7 +68,7 @@ def known(value: Known | None, name: str) -> Known:
     """Return the `intercept` or the `noise_variances` of a network; refuse where they are not known."""
     if value is None:
         raise ParameterError(
-            f"this needs {name}, and this network has none: a list of edges or a vote tells weights only. Use the network of "
+            f"this needs {name}, and this network has none: a list of edges tells weights only. Use the network of "
             f"a fit, or give one number for each variable: dataclasses.replace(dbn, {name}=...).",
             code="numbers-not-known",
         )
@@ -245,44 +243,37 @@ class Node:
             b.shape[1] == k and 1 <= len(b) <= _WIDTH.get(term.basis, len(b))
             for term, b in zip(self.terms, matrices, strict=False)
         ]
-        if len(matrices) != len(self.terms) or not all(fits):
-            raise ParameterError(
-                f"coefficients of a {name} variable must be one matrix for each term: {k} columns, and one row for each of "
-                "the term's columns."
-            )
         intercept, covariance = (
             None if one is None else np.array(one, dtype=np.float64, ndmin=1)
             for one in (self.intercept, self.covariance)
         )
         n = self.n_intercepts + sum(b.size for b in matrices)
-        if intercept is not None and intercept.shape != (self.n_intercepts,):
-            raise ParameterError(
-                f"intercept of a {name} variable must be {self.n_intercepts} numbers, got {intercept.shape}."
+        c = np.zeros(self.n_intercepts) if intercept is None else intercept
+        numbers = np.concatenate([c.ravel(), *(b.ravel() for b in matrices), [self.dispersion or 0.0]])
+        why = {
+            f"coefficients of a {name} variable must be one matrix for each term: {k} columns, and one row for each of "
+            "the term's columns": len(matrices) == len(self.terms) and all(fits),
+            f"intercept of a {name} variable must be {self.n_intercepts} numbers, got {c.shape}": c.shape
+            == (self.n_intercepts,),
+            f"intercept of an ordinal variable must ascend, got {c.tolist()}": name != "ordinal"
+            or intercept is None
+            or bool((np.diff(c) > 0).all()),
+            f"covariance must be a {n} x {n} matrix without infinities": covariance is None
+            or (covariance.shape == (n, n) and not np.isinf(covariance).any()),
+            "a node needs finite numbers, and a dispersion of at least 0": bool(np.isfinite(numbers).all())
+            and numbers[-1] >= 0,
+            "terms has two of the same causes; add their coefficients up": len(
+                {(term.sources, term.is_straight) for term in self.terms}
             )
-        if intercept is not None and name == "ordinal" and np.any(np.diff(intercept) <= 0):
-            raise ParameterError(f"intercept of an ordinal variable must ascend, got {intercept.tolist()}.")
-        if covariance is not None and (covariance.shape != (n, n) or np.isinf(covariance).any()):
-            raise ParameterError(
-                f"covariance must be a {n} x {n} matrix without infinities, got {covariance.shape}."
-            )
-        if not all(
-            np.isfinite(one).all() for one in (*matrices, *(() if intercept is None else (intercept,)))
-        ):
-            raise ParameterError("a node needs finite numbers; NaN or infinity was given.")
-        if self.dispersion is not None and not (np.isfinite(self.dispersion) and self.dispersion >= 0):
-            raise ParameterError(f"dispersion must be a number of at least 0, got {self.dispersion!r}.")
-        if len({(term.sources, term.is_straight) for term in self.terms}) < len(self.terms):
-            raise ParameterError("terms has two of the same causes; add their coefficients up.")
-        for array in (intercept, covariance, *matrices):
+            == len(self.terms),
+        }
+        for sentence in (text for text, is_so in why.items() if not is_so):
+            raise ParameterError(f"{sentence}.")
+        arrays = {"intercept": intercept, "covariance": covariance}
+        for array in (*arrays.values(), *matrices):
             if array is not None:
                 array.setflags(write=False)
-        values = {
-            "terms": tuple(self.terms),
-            "coefficients": matrices,
-            "intercept": intercept,
-            "covariance": covariance,
-        }
-        for field, value in values.items():
+        for field, value in {"terms": tuple(self.terms), "coefficients": matrices, **arrays}.items():
             object.__setattr__(self, field, value)
 
     @property
@@ -398,22 +389,13 @@ def _covariance(node: Node, parts: Sequence[Part], straight: Sequence[tuple[int,
             k = node.terms.index(part.term)
             here = np.r_[ends[straight.index(part.term.edge)], np.arange(ends[k], ends[k + 1])]
             given = np.array(part.covariance, dtype=np.float64)
-            if given.shape != (len(here), len(here)) or not _is_covariance(given):
+            if given.shape != (len(here), len(here)) or not np.isfinite(given).all():
                 raise ParameterError(
-                    f"covariance of a curve must be {len(here)} x {len(here)}, of the weight and the coefficients, symmetric"
-                    f" and without negative variances; got shape {given.shape}."
+                    f"covariance of a curve must be {len(here)} x {len(here)} numbers, of the weight and the coefficients, "
+                    f"got shape {given.shape}."
                 )
             whole[np.ix_(here, here)] = given
     return whole
-
-
-def _is_covariance(array: FloatArray) -> bool:
-    if not np.isfinite(array).all():
-        return False
-    root = np.sqrt(np.abs(np.diag(array)))
-    units = np.where(root > 0, root, 1.0)
-    R = array / np.outer(units, units)
-    return bool(np.abs(R - R.T).max() <= 1e-6 and np.linalg.eigvalsh((R + R.T) / 2)[0] >= -1e-6 * len(R))
 
 
 class Weights(NamedTuple):
@@ -497,21 +479,13 @@ class Law(ABC):
 
     probabilities: FloatArray | None = None
     """(n, L) those of levels; None without levels."""
+    is_certain = False
+    """Whether there is no noise, and so no density: the value is what it is."""
 
     @property
     @abstractmethod
     def mean(self) -> FloatArray:
         """(n,) expected values."""
-
-    @property
-    @abstractmethod
-    def variance(self) -> FloatArray:
-        """(n,) variances."""
-
-    @property
-    def is_certain(self) -> bool:
-        """Whether there is no noise, and so no density: the value is what it is."""
-        return False
 
     @abstractmethod
     def from_normal(self, z: FloatArray) -> FloatArray:
@@ -529,18 +503,11 @@ class Law(ABC):
 class _Normal(Law):
     def __init__(self, eta: FloatArray, dispersion: float) -> None:
         self.eta, self.sd = eta, float(np.sqrt(dispersion))
+        self.is_certain = self.sd == 0
 
     @property
     def mean(self) -> FloatArray:
         return self.eta
-
-    @property
-    def variance(self) -> FloatArray:
-        return np.full(len(self.eta), self.sd**2)
-
-    @property
-    def is_certain(self) -> bool:
-        return self.sd == 0
 
     def from_normal(self, z: FloatArray) -> FloatArray:
         return self.eta + self.sd * z
@@ -559,10 +526,6 @@ class _LogNormal(_Normal):
     def mean(self) -> FloatArray:
         return np.asarray(np.exp(self.eta + self.sd**2 / 2))
 
-    @property
-    def variance(self) -> FloatArray:
-        return np.asarray(np.expm1(self.sd**2) * self.mean**2)
-
     def from_normal(self, z: FloatArray) -> FloatArray:
         return np.asarray(np.exp(super().from_normal(z)))
 
@@ -577,16 +540,11 @@ class _Discrete(Law):
     """Some single values have a probability: a value stands for a number drawn evenly from its part of the quantiles."""
 
     @abstractmethod
-    def below(self, x: FloatArray) -> FloatArray:
-        """(n,) probability of less than the values."""
-
-    @abstractmethod
     def upto(self, x: FloatArray) -> FloatArray:
         """(n,) probability of the values or less."""
 
     def to_normal(self, x: FloatArray, rng: np.random.Generator) -> FloatArray:
-        low, high = self.below(x), self.upto(x)
-        u = low + rng.random(len(x)) * (high - low)
+        u = self.upto(x) - rng.random(len(x)) * np.exp(self.log_density(x))
         return np.asarray(ndtri(np.clip(u, 1 - _HIGHEST, _HIGHEST)))
 
 
@@ -600,10 +558,6 @@ class _Count(_Discrete):
     @property
     def mean(self) -> FloatArray:
         return np.exp(self.eta)
-
-    @property
-    def variance(self) -> FloatArray:
-        return np.asarray(self.mean + self.dispersion * self.mean**2)
 
     def from_normal(self, z: FloatArray) -> FloatArray:
         q, mean, a = np.minimum(ndtr(z), _HIGHEST), self.mean, self.dispersion
@@ -630,9 +584,6 @@ class _Count(_Discrete):
         ways = np.where(x > 0, -betaln(some, 1 / a) - np.log(some), 0.0)
         return np.asarray(ways - np.log1p(a * self.mean) * (1 / a + x) + x * (self.eta + np.log(a)))
 
-    def below(self, x: FloatArray) -> FloatArray:
-        return np.where(x > 0, self.upto(np.maximum(x - 1, 0.0)), 0.0)
-
     def upto(self, x: FloatArray) -> FloatArray:
         a = self.dispersion
         return np.asarray(betainc(1 / a, x + 1, self._share) if a else pdtr(x, self.mean))
@@ -642,15 +593,10 @@ class _Levels(_Discrete):
     def __init__(self, log_probabilities: FloatArray) -> None:
         self.log_probabilities = log_probabilities
         self.probabilities: FloatArray = np.exp(log_probabilities)
-        self._places = np.arange(log_probabilities.shape[1])
 
     @property
     def mean(self) -> FloatArray:
-        return np.asarray(self.probabilities @ self._places)
-
-    @property
-    def variance(self) -> FloatArray:
-        return np.asarray(self.probabilities @ self._places**2 - self.mean**2)
+        return np.asarray(self.probabilities @ np.arange(self.probabilities.shape[1]))
 
     def from_normal(self, z: FloatArray) -> FloatArray:
         steps = np.cumsum(self.probabilities, axis=1)[:, :-1]
@@ -658,9 +604,6 @@ class _Levels(_Discrete):
 
     def log_density(self, x: FloatArray) -> FloatArray:
         return _at(self.log_probabilities, x)
-
-    def below(self, x: FloatArray) -> FloatArray:
-        return self.upto(x) - np.exp(self.log_density(x))
 
     def upto(self, x: FloatArray) -> FloatArray:
         return _at(np.cumsum(self.probabilities, axis=1), x)
@@ -671,22 +614,15 @@ def _at(table: FloatArray, x: FloatArray) -> FloatArray:
     return np.asarray(np.take_along_axis(table, np.asarray(x, dtype=np.intp)[:, None], axis=1)[:, 0])
 
 
-_NUMBERS: Mapping[str, Any] = {"continuous": _Normal, "positive": _LogNormal, "count": _Count}
-
-
 def law_of(kind: str, intercept: FloatArray, added: FloatArray, dispersion: float) -> Law:
     """The law of n rows from what causes add (n, k), and the intercept of a kind."""
     if kind == "ordinal":
         return _Levels(_ordinal(intercept - added))
     eta = intercept + added
-    if kind == "categorical":
-        return _Levels(
-            np.asarray(log_softmax(np.concatenate([np.zeros((len(eta), 1)), eta], axis=1), axis=1))
-        )
-    if kind == "binary":
-        return _Levels(np.asarray(np.concatenate([log_expit(-eta), log_expit(eta)], axis=1)))
-    law: Law = _NUMBERS[kind](eta[:, 0], dispersion)
-    return law
+    if kind in ("binary", "categorical"):
+        return _Levels(np.asarray(log_softmax(np.pad(eta, ((0, 0), (1, 0))), axis=1)))
+    law = {"continuous": _Normal, "positive": _LogNormal, "count": _Count}[kind]
+    return law(eta[:, 0], dispersion)
 
 
 def _ordinal(thresholds: FloatArray) -> FloatArray:

@@ -238,46 +238,20 @@ class Steps:
 
     def normal_residuals(self, rows: FloatArray, rng: np.random.Generator) -> FloatArray:
         """(n, d) residuals of rows with their past that are standard normal if the network holds."""
-        if self.is_additive:
-            with np.errstate(divide="ignore", invalid="ignore"):
-                return np.asarray(self.residuals(rows) / self.sd)
         return np.stack([law.to_normal(rows[:, j], rng) for j, law in enumerate(self.laws(rows))], axis=1)
 
-    def shocks_of(self, rows: FloatArray, rng: np.random.Generator) -> FloatArray:
-        """(n, d) the shocks that rows with their past stand for."""
-        return self.residuals(rows) if self.is_additive else self.normal_residuals(rows, rng) * self.sd
-
-    def expected(self, rows: FloatArray, which: Sequence[int]) -> list[FloatArray]:
-        """(n, k) for some variables: the mean, the probability of 1, or those of all levels, in rows with their past."""
-        if self.is_additive:
-            return []
-        return [
-            law.mean[:, None]
-            if law.probabilities is None or not self._nodes[j].kind.is_by_level
-            else law.probabilities
-            for j, law in zip(which, self.laws(rows, which), strict=True)
-        ]
-
-    def ahead(
-        self, covariance: FloatArray, held: FloatArray, weights: FloatArray | None = None
-    ) -> FloatArray | None:
+    def ahead(self, covariance: FloatArray, held: FloatArray) -> FloatArray | None:
         """(steps, d) exact variances of what follows a state with this (pd, pd) covariance, newest row first, `held` as in
-        `run`; None: paths tell. With `weights` (d, m) of m weighted sums of a row instead.
+        `run`; None: paths tell.
         """
         return None
 
-    def log_weights(self, past: FloatArray, x: FloatArray, seen: BoolArray) -> FloatArray:
-        """(n,) log density of the cells `seen` (d,) of the time step x (n, d) after `past`; what has no noise has none."""
-        rows = np.concatenate([x[:, None], past[:, ::-1]], axis=1).reshape(len(x), -1)
-        chosen = np.flatnonzero(seen).tolist()
-        found = zip(chosen, self.laws(rows, chosen), strict=True)
-        return np.asarray(
-            sum((law.log_density(x[:, j]) for j, law in found if not law.is_certain), np.zeros(len(x)))
-        )
-
-    def log_densities(self, rows: FloatArray) -> FloatArray:
-        """(n, d) log density of every variable in rows with their past."""
-        return np.stack([law.log_density(rows[:, j]) for j, law in enumerate(self.laws(rows))], axis=1)
+    def log_densities(self, rows: FloatArray, which: Sequence[int] | None = None) -> FloatArray:
+        """(n, k) log density of all variables, or of some, in rows with their past."""
+        chosen = range(self.d) if which is None else which
+        laws = zip(chosen, self.laws(rows, which), strict=True)
+        found = [law.log_density(rows[:, j]) for j, law in laws if which is None or not law.is_certain]
+        return np.stack(found, axis=1) if found else np.zeros((len(rows), 0))
 
     @property
     def log_jacobian(self) -> float:
@@ -356,20 +330,21 @@ class LinearSteps(Steps):
         chosen = range(self.d) if which is None else which
         return [law_of("continuous", np.zeros(1), expected[:, [j]], self.variances[j]) for j in chosen]
 
-    def ahead(
-        self, covariance: FloatArray, held: FloatArray, weights: FloatArray | None = None
-    ) -> FloatArray:
-        """(steps, d) diagonals of ``P_t = F_t' P_{t-1} F_t + Q_t``, or of ``M' P_t M``."""
-        d, P = self.d, covariance
-        found = np.empty((len(held), d if weights is None else weights.shape[1]))
+    def ahead(self, covariance: FloatArray, held: FloatArray) -> FloatArray:
+        """(steps, d) diagonals of the covariances of what follows."""
+        P, found = covariance, np.empty(held.shape)
         for t, row in enumerate(held):
-            now = self.surgery(row)
-            F = companion(now.coefficients)
-            P = F.T @ P @ F
-            P[:d, :d] += (now.B.T * (now.free * self.variances)) @ now.B
-            here = np.diag(P)[:d] if weights is None else ((P[:d, :d] @ weights) * weights).sum(axis=0)
-            found[t] = np.maximum(here, 0.0)
+            P = self.spread(P, row)
+            found[t] = np.maximum(np.diag(P)[: self.d], 0.0)
         return found
+
+    def spread(self, P: FloatArray, held: FloatArray) -> FloatArray:
+        """(pd, pd) ``F' P F + Q``: the covariance of the last p rows, newest first, a time step after P."""
+        now, d = self.surgery(held), self.d
+        F = companion(now.coefficients)
+        P = F.T @ P @ F
+        P[:d, :d] += (now.B.T * (now.free * self.variances)) @ now.B
+        return P
 
     @property
     def log_jacobian(self) -> float:

@@ -97,10 +97,8 @@ def fit_trend(
         Names of the columns of an array; those of a frame by default.
     """
     rows = plain_frame(rows)
-    if variables is None:
-        variables = list(rows.columns) if isinstance(rows, pd.DataFrame) else range(np.shape(rows)[-1])  # type: ignore[assignment]
-    assert variables is not None
-    names = tuple(str(name) for name in variables)
+    of_rows = rows.columns if isinstance(rows, pd.DataFrame) else range(np.shape(rows)[-1])
+    names = tuple(map(str, of_rows if variables is None else variables))
     values = rows_of(rows, names, "rows")
     nuisance = Nuisance("recording", degree, tuple(periods))
     t = np.arange(len(values), dtype=np.float64) if times is None else np.asarray(times, dtype=np.float64)
@@ -114,10 +112,9 @@ def fit_trend(
     span = (float(t[seen[0]]), float(t[seen[-1]]))
     columns = np.column_stack([np.ones(len(t)), nuisance.columns(t, span)])
     coefficients = np.zeros((columns.shape[1], len(names)))
-    for j in range(len(names)):
-        here = there[:, j]
+    for own, y, here in zip(coefficients.T, values.T, there.T, strict=True):
         if columns.shape[1] == 1 or here.sum() < _CELLS_PER_PARAMETER * columns.shape[1]:
-            coefficients[0, j] = values[here, j].mean()
+            own[0] = y[here].mean()
         else:
-            coefficients[:, j] = np.linalg.lstsq(columns[here], values[here, j], rcond=None)[0]
+            own[:] = np.linalg.lstsq(columns[here], y[here], rcond=None)[0]
     return Trend(names, nuisance, span, coefficients)

@@ -138,8 +138,6 @@ class SitePolicy(Table):
         Fewest rows of this site in any sum without noise, and fewest with an empty cell if these are filled in.
     min_rows_per_parameter
         Fewest rows of this site for each column of a lagged row, or for each projection of a nonlinear map.
-    min_sites_per_entry
-        Fewest sites in each entry of a sum where sites hold different variables.
     max_share
         Largest share of this site in all rows, where a study or a question says how many these are.
     require_masking
@@ -165,7 +163,6 @@ class SitePolicy(Table):
     min_sites: int = Field(default=3, ge=2)
     min_rows: int = Field(default=10, ge=1)
     min_rows_per_parameter: float = Field(default=3.0, ge=0)
-    min_sites_per_entry: int = Field(default=3, ge=1)
     max_share: float = Field(default=0.9, gt=0, le=1)
     require_masking: bool = True
     max_rounds: int = Field(default=300, ge=1)
@@ -242,17 +239,6 @@ class SitePolicy(Table):
                 f"this site has {n_rows:g} of {total:g} rows; its policy allows a share of {self.max_share:g} (max_share).",
                 code="large-share",
             )
-
-    def check_entries(self, n_sites: int | None) -> None:
-        """Refuse a sum of which some entry is of few sites only; None: nobody says of how many."""
-        if self.min_sites_per_entry == 1 or (n_sites is not None and n_sites >= self.min_sites_per_entry):
-            return
-        found = "does not say how many sites" if n_sites is None else f"has {n_sites} sites"
-        raise SiteRefused(
-            f"the study {found} for some entry; this site's policy asks for {self.min_sites_per_entry} "
-            "(min_sites_per_entry).",
-            code="few-sites-per-entry",
-        )
 
     def check_task(self, task: str, features: Collection[str], round_number: int, masked: bool) -> None:
         """Refuse a task that is not allowed; `round_number` counts answers to this task name from 1."""

@@ -22,7 +22,6 @@ __all__ = [
     "edge_steps",
     "plot_changes",
     "plot_convergence",
-    "plot_drift",
     "plot_forecast",
     "plot_outlook",
     "plot_responses",
@@ -595,58 +594,6 @@ def plot_changes(
     if not names:
         ax.text(0.5, 0.5, "no edge changes", transform=ax.transAxes, ha="center", color="#555555")
     return ax
-
-
-def plot_drift(courses: Any, *, at_most: int = 8, unit: str = "row", ax: Axes | None = None) -> Axes:
-    """The axes with the weights that drift as lines over time, those that drift most first.
-
-    Parameters
-    ----------
-    courses
-        ``drift_courses_`` of a fitted `ChangingDBN`.
-    at_most
-        How many to draw.
-    unit
-        What blocks are counted in, if not in rows: the name of a column; dates are seen.
-    ax
-        Where to draw; a new figure if None.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> from feddbn.report import plot_drift
-    >>> edge = {"what": "weight", "source": "x", "target": "y", "lag": 1}
-    >>> courses = pd.DataFrame([{**edge, "start": k, "stop": k + 1, "weight": 0.1 * k} for k in range(4)])
-    >>> plot_drift(courses).figure is not None
-    True
-    """
-    if not len(courses):
-        raise DataError("no weight drifts, so there is nothing to draw.")
-    ax = new_axes(ax, 7.2, 3.6)
-    lines = [
-        (_course_name(what, source, target, lag), course)
-        for (what, source, target, lag), course in courses.groupby(
-            ["what", "source", "target", "lag"], sort=False
-        )
-    ]
-    lines.sort(key=lambda line: -float(np.ptp(line[1]["weight"])))
-    has_dates = isinstance(courses["start"].iloc[0], str)
-    for name, course in lines[:at_most]:
-        times = [_days(start) if has_dates else float(start) for start in course["start"]]
-        ax.plot(times, course["weight"], label=name, linewidth=1.8)
-    ax.axhline(0.0, color="#999999", linewidth=0.8)
-    open_frame(ax)
-    hidden = len(lines) - at_most
-    ax.set_xlabel(_time_axis(ax, has_dates, unit) + (f" ({hidden} more drift)" if hidden > 0 else ""))
-    ax.set_ylabel("weight")
-    ax.legend(frameon=False, fontsize=9)
-    return ax
-
-
-def _course_name(what: str, source: str, target: str, lag: int) -> str:
-    if what == "level":
-        return f"level of {target}"
-    return f"{source} \u2192 {target}" + (f", lag {lag}" if lag else "")
 
 
 def _time_axis(ax: Axes, has_dates: bool, unit: str) -> str:

@@ -23,13 +23,12 @@ from feddbn.analysis.comparison import Comparison
 from feddbn.analysis.confidence import ConfidenceTable
 from feddbn.core.penalised.optimum import Certificate
 from feddbn.findings import LEVELS, Finding, Findings
+from feddbn.interop.summary import Summary
 from feddbn.methods.base import FederatedEstimator
 from feddbn.methods.selection import Selection
 from feddbn.model.dbn import DBN
 from feddbn.model.forecast import Forecast
 from feddbn.model.graph import MEANINGS, AncestralGraph
-from feddbn.model.roots import RootCauses
-from feddbn.model.summary import Summary
 from feddbn.report.graph_plots import MOST_DRAWN, graph_svg, mark_svg
 from feddbn.report.page import summary_sentence, template
 from feddbn.report.record import ReportRecord, read_record
@@ -326,13 +325,6 @@ def _forecast(ahead: Forecast) -> Card:
     return Card(
         "Forecast", says, tables=[table_of(ahead.to_frame(), _LINES, all_of_it="forecast.to_frame()")]
     )
-
-
-@_card.register
-def _roots(found: RootCauses) -> Card:
-    says = f"Roots: {', '.join(found.roots) or 'none'}. Rows in the window: {found.n_window}."
-    table = table_of(found.table, _LINES, all_of_it="roots.table", bar="largest")
-    return Card("RootCauses", says, tables=[table], warnings=_told(found.findings))
 
 
 @_card.register

@@ -31,7 +31,7 @@ from feddbn.model.dbn import DBN
 from feddbn.model.dynamics import stationary_sample
 from feddbn.model.effects import changes_by_variable, expected_changes, standard_deviations
 from feddbn.report.canvas import inline_svg
-from feddbn.report.curve_plots import plot_changes, plot_convergence, plot_drift
+from feddbn.report.curve_plots import plot_changes, plot_convergence
 from feddbn.report.effect_plots import plot_effects
 from feddbn.report.graph_layout import graph_positions, time_series_edges
 from feddbn.report.graph_plots import MOST_DRAWN, graph_svg
@@ -535,7 +535,7 @@ def _usual_values(x: np.ndarray, levels: tuple[str, ...]) -> str:
 
 
 def coefficient_table(dbn: DBN) -> Table | None:
-    """Every coefficient with its interval and meaning, by target; None without variables of other kinds."""
+    """Every coefficient with its interval and scale, by target; None without variables of other kinds."""
     if not dbn.has_kinds:
         return None
     rows = []
@@ -543,8 +543,8 @@ def coefficient_table(dbn: DBN) -> Table | None:
         ends = (_named(row[end], row[f"{end}_level"]) for end in ("source", "target"))
         interval = "–" if pd.isna(row["lower"]) else f"{row['lower']:.3g} to {row['upper']:.3g}"
         ratio = "–" if pd.isna(row["ratio"]) else f"{row['ratio']:.3g}"
-        rows.append((*ends, int(row["lag"]), f"{row['coefficient']:.3g}", ratio, interval, row["meaning"]))
-    heads = ("Cause", "Effect", "Lag", "Coefficient", "Ratio", "95% interval", "Meaning of the coefficient")
+        rows.append((*ends, int(row["lag"]), f"{row['coefficient']:.3g}", ratio, interval, row["scale"]))
+    heads = ("Cause", "Effect", "Lag", "Coefficient", "Ratio", "95% interval", "Change of")
     return Table(heads, rows, range(2, 5))
 
 
@@ -557,20 +557,16 @@ def changes_section(record: ReportRecord, audience: Audience = "python") -> dict
     found = stored_changes(record.diagnostics, record.parameters)
     if found is None:
         return None
-    figure = drift = ""
+    figure = ""
     if found.changes:
         text = "Edges that change: where each is there, and with which weight"
         figure = inline_svg(
             lambda: plot_changes(found.networks, found.segments, unit=found.unit), "changes", text
         )
-    if len(found.courses):
-        text = "Weights that drift, over time"
-        drift = inline_svg(lambda: plot_drift(found.courses, unit=found.unit), "drift", text)
     segments, *tables = change_tables(found)
     return {
         "sentence": say(found.finding, audience),
         "figure": Markup(figure),
-        "drift": Markup(drift),
         "segments": segments,
         "tables": tables,
     }

@@ -309,7 +309,7 @@ def _standardised(dbn: DBN, table: pd.DataFrame, scale: FloatArray) -> pd.Series
     factors = [of[s] / of[t] for s, t in zip(table["source"], table["target"], strict=True)]
     found: pd.Series = table["weight"] * factors
     if not dbn.is_linear:
-        sizes = dbn.standardised_weights(None if dbn.has_kinds else scale)
+        sizes = dbn.standardised_weights()
         rows = zip(table.index, table["lag"], table["source"], table["target"], strict=True)
         for k, lag, s, t in rows:
             if lag <= dbn.n_lags:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from feddbn.data.checks import rows_doubt
+from feddbn.core.statistics.enough import rows_doubt
 from feddbn.findings import Finding, Findings
 from feddbn.results.remarks import GRAVE
 
@@ -19,7 +19,7 @@ ABSTAINED = "data-do-not-tell"
 OF_TWO = "hidden cause of two"
 FEW = "too-few-rows"
 """Code of the finding that a fit rests on few rows; where these are very few every probability counts half."""
-AGAINST_EDGES = frozenset(("sites-disagree", "held", "made-up-values", "slow-levels", "two-rates"))
+AGAINST_EDGES = frozenset(("sites-disagree", "made-up-values", "slow-levels", "two-rates"))
 """Codes of further findings by which edges may stand for something else; those of residuals are `GRAVE`."""
 
 

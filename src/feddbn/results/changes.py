@@ -15,8 +15,7 @@ from feddbn.model.dbn import DBN
 __all__ = ["StoredChanges", "stored_changes"]
 
 _SEGMENTS = ("start", "stop", "rows")
-_TABLES = ("changes", "variance_changes", "drift")
-_COURSES = ("what", "source", "target", "lag", "start", "weight")
+_TABLES = ("changes", "variance_changes")
 
 
 @dataclass(frozen=True)
@@ -27,10 +26,8 @@ class StoredChanges:
     ----------
     networks, segments
         ``dbns_by_segment_`` and ``segments_`` of a fitted `ChangingDBN`.
-    changes, variances, drift
-        Rows of ``changes_``, ``variance_changes_`` and ``drift_``.
-    courses
-        ``drift_courses_``.
+    changes, variances
+        Rows of ``changes_`` and ``variance_changes_``.
     unit
         What segments are counted in: "row", "date", or the name of a column.
     """
@@ -39,15 +36,13 @@ class StoredChanges:
     segments: pd.DataFrame
     changes: list[dict[str, Any]]
     variances: list[dict[str, Any]]
-    drift: list[dict[str, Any]]
-    courses: pd.DataFrame
     unit: str
 
     @property
     def finding(self) -> Finding:
         """What follows for whoever uses the network."""
         last = self.place(self.segments["start"].iloc[-1])
-        values = {"n": len(self.networks), "last": last, "unit": self.unit, "drifts": bool(self.drift)}
+        values = {"n": len(self.networks), "last": last, "unit": self.unit}
         return Finding("which-segment", "note", values)
 
     def place(self, start: object) -> str:
@@ -64,7 +59,6 @@ def stored_changes(diagnostics: Mapping[str, Any], parameters: Mapping[str, Any]
         networks = [DBN.from_dict(one) for one in stored]
         segments = pd.DataFrame(diagnostics["segments"])[list(_SEGMENTS)]
         tables = [[dict(row) for row in diagnostics.get(name) or ()] for name in _TABLES]
-        courses = pd.DataFrame(diagnostics.get("drift_courses") or [], columns=list(_COURSES))
     except (InputError, KeyError, TypeError, ValueError, AttributeError):
         raise FileError(
             "the segments of this result are damaged; write it again with `feddbn fit`."
@@ -74,9 +68,8 @@ def stored_changes(diagnostics: Mapping[str, Any], parameters: Mapping[str, Any]
             f"this result is damaged: it has {len(networks)} networks and {len(segments)} segments; write it again with "
             "`feddbn fit`."
         )
-    changes, variances, drift = tables
-    unit = _unit(segments, parameters.get("blocks"))
-    return StoredChanges(networks, segments, changes, variances, drift, courses, unit)
+    changes, variances = tables
+    return StoredChanges(networks, segments, changes, variances, _unit(segments, parameters.get("blocks")))
 
 
 def _unit(segments: pd.DataFrame, blocks: object) -> str:

@@ -39,7 +39,6 @@ from feddbn._version import __version__
 from feddbn.core.arrays import FloatArray
 from feddbn.core.penalised.path import Status
 from feddbn.errors import FeddbnError, FileError, InputError, ParameterError, reading
-from feddbn.federation.programs.pfdbnl.questions import Entries
 from feddbn.federation.protocol.encoding import decode
 from feddbn.federation.protocol.study import StudyResult
 from feddbn.findings import Findings
@@ -109,14 +108,11 @@ def _network(
     own: Mapping[str, np.ndarray], shared: Mapping[str, np.ndarray], variables: tuple[str, ...]
 ) -> DBN:
     """Return the network in the units of the data; a site's file holds it in those of the study."""
-    names = tuple(variables[int(i)] for i in own["columns"])
-    q, d = own["C"].shape
-    entries = Entries.of(names, variables, q // d - 1)
-    C, k = entries.take(own["C"]), len(names)
-    center, scale = (entries.take(shared[name]) for name in ("center", "scale"))
-    C = C * scale[:k] / scale[:, None]
-    variances = 2.0 * np.maximum(own["target_loss"][entries.columns], 0.0) * scale[:k] ** 2
-    return DBN(C[:k], C[k:].reshape(-1, k, k), names, center[:k] - center @ C, variances)
+    C, d = own["C"], len(variables)
+    center, scale = shared["center"], shared["scale"]
+    C = C * scale[:d] / scale[:, None]
+    variances = 2.0 * np.maximum(own["target_loss"], 0.0) * scale[:d] ** 2
+    return DBN(C[:d], C[d:].reshape(-1, d, d), variables, center[:d] - center @ C, variances)
 
 
 # Asked once, as the answer takes setting it: while it is set, other threads' files would be anybody's to write.
@@ -144,8 +140,6 @@ _FACTS = {
     "changes_": "changes",
     "variance_changes_": "variance_changes",
     "segment_edges_": "segment_edges",
-    "drift_": "drift",
-    "drift_courses_": "drift_courses",
     "block_rows_": "block_rows",
 }
 

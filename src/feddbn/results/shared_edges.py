@@ -53,11 +53,7 @@ def counts_of_networks(shared: DBN, networks: Mapping[str, DBN], opt_out: Collec
     known = _stack(shared) != 0
     count, weight = np.zeros(known.shape), np.zeros(known.shape)
     for site, own in networks.items():
-        columns = np.array([shared.variables.index(name) for name in own.variables])
-        rows = np.concatenate([lag * shared.d + columns for lag in range(own.n_lags + 1)])
-        C = np.zeros(known.shape)
-        C[np.ix_(rows, columns)] = _stack(own)
-        C = np.where(known, C, 0.0) if site in opt_out else C
+        C = np.where(known, _stack(own), 0.0) if site in opt_out else _stack(own)
         count, weight = count + (C != 0), weight + C
     mean = np.divide(weight, count, out=np.zeros_like(weight), where=count > 0)
     return EdgeCounts(count, mean, len(networks))
@@ -110,14 +106,11 @@ def _stack(dbn: DBN) -> FloatArray:
 
 
 def _deviations(own: DBN, shared: DBN) -> pd.DataFrame:
-    rows = []
-    position = {name: shared.variables.index(name) for name in own.variables}
-    for lag, own_part in enumerate(own.adjacency_matrices):
-        common = shared.adjacency_matrices[lag]
-        for i, source in enumerate(own.variables):
-            for j, target in enumerate(own.variables):
-                weight, base = float(own_part[i, j]), float(common[position[source], position[target]])
-                if weight or base:
-                    rows.append((source, target, lag, weight, base, weight - base))
+    here, common, names = own.adjacency_matrices, shared.adjacency_matrices, shared.variables
+    deviation = here - common
+    rows = [
+        (names[i], names[j], lag, here[lag, i, j], common[lag, i, j], deviation[lag, i, j])
+        for lag, i, j in np.argwhere((here != 0) | (common != 0)).tolist()
+    ]
     frame = pd.DataFrame(rows, columns=["source", "target", "lag", "weight", "shared_weight", "deviation"])
     return frame.sort_values("deviation", key=lambda x: -x.abs(), kind="stable").reset_index(drop=True)

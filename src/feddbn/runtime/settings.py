@@ -74,20 +74,12 @@ class SiteSettings(_Settings):
             raise ParameterError(
                 f"{Given('site', layout.site)} is for a table of several sites; this is one of them."
             )
-        if layout.needs_step:
-            raise ParameterError(
-                "freq must say the step of this site's readings: one that each site chooses may differ."
-            )
         return {**rest, **({} if data is None else {"data": data}), "layout": layout}
 
     @property
     def units(self) -> dict[str, str]:
         """Variable -> the unit it is read in, in words; compared with what a study declares."""
-        changes = dict(self.layout.units)
-        changes |= {
-            name: one.change for name, found in self.layout.sources.items() for one in found if one.change
-        }
-        return {name: change.to for name, change in changes.items() if change.to}
+        return {name: change.to for name, change in self.layout.units.items() if change.to}
 
 
 def _read(path: Path, kind: type[S], paths: tuple[str, ...]) -> S:

@@ -26,25 +26,12 @@ SENTINEL = -999.0
 Sites = list[list[FloatArray]]
 
 
-def _every_recording(sites: Sites, change: Callable[[FloatArray], FloatArray]) -> Sites:
-    return [[change(rows) for rows in recordings] for recordings in sites]
-
-
-def _at(sites: Sites, chosen: set[int], change: Callable[[FloatArray], FloatArray]) -> Sites:
-    """Change the recordings of the chosen sites only."""
-    return [
-        [change(rows) for rows in recordings] if k in chosen else list(recordings)
-        for k, recordings in enumerate(sites)
-    ]
-
-
-def _n_variables(sites: Sites) -> int:
-    return int(sites[0][0].shape[1])
-
-
-def _one_of_each(sites: Sites, rng: np.random.Generator) -> tuple[int, int]:
-    """One site and one variable."""
-    return int(rng.integers(len(sites))), int(rng.integers(_n_variables(sites)))
+def _changed(
+    sites: Sites, change: Callable[[FloatArray], FloatArray], chosen: Sequence[int] | None = None
+) -> Sites:
+    """The recordings of the chosen sites, or of all, changed."""
+    these = range(len(sites)) if chosen is None else chosen
+    return [list(map(change, one)) if k in these else list(one) for k, one in enumerate(sites)]
 
 
 def jitter(sites: Sites, strength: float, scale: FloatArray, rng: np.random.Generator) -> Sites:
@@ -55,72 +42,72 @@ def jitter(sites: Sites, strength: float, scale: FloatArray, rng: np.random.Gene
         shifted = times + rng.uniform(-strength, strength, len(rows))
         return np.stack([np.interp(shifted, times, column) for column in rows.T], axis=1)
 
-    return _every_recording(sites, change)
+    return _changed(sites, change)
 
 
 def two_rates(sites: Sites, strength: float, scale: FloatArray, rng: np.random.Generator) -> Sites:
     """Every `strength`-th row only, at half of the sites, chosen at random."""
     chosen = rng.choice(len(sites), size=len(sites) // 2, replace=False)
-    return _at(sites, set(chosen.tolist()), lambda rows: rows[:: round(strength)].copy())
+    return _changed(sites, lambda rows: rows[:: round(strength)].copy(), chosen.tolist())
+
+
+def _with(sites: Sites, numbers: FloatArray, change: Callable[[FloatArray, FloatArray], FloatArray]) -> Sites:
+    """The recordings of every site changed by numbers of its own."""
+    return [[change(rows, own) for rows in one] for one, own in zip(sites, numbers, strict=True)]
 
 
 def trend(sites: Sites, strength: float, scale: FloatArray, rng: np.random.Generator) -> Sites:
     """A line through 0 at the middle of every recording; one rise per site and variable."""
     rises = rng.standard_normal((len(sites), len(scale))) * strength * scale
-    return [
-        [rows + np.linspace(-0.5, 0.5, len(rows))[:, None] * rise for rows in recordings]
-        for recordings, rise in zip(sites, rises, strict=True)
-    ]
+    return _with(sites, rises, lambda rows, rise: rows + np.linspace(-0.5, 0.5, len(rows))[:, None] * rise)
 
 
 def cycle(sites: Sites, strength: float, scale: FloatArray, rng: np.random.Generator) -> Sites:
     """A sine of `PERIOD` rows; one amplitude and phase per site and variable."""
     sizes = rng.standard_normal((len(sites), len(scale))) * strength * scale
     phases = rng.uniform(0, 2 * np.pi, (len(sites), len(scale)))
-    return [
-        [
-            rows + size * np.sin(2 * np.pi * np.arange(len(rows))[:, None] / PERIOD + phase)
-            for rows in recordings
-        ]
-        for recordings, size, phase in zip(sites, sizes, phases, strict=True)
-    ]
+
+    def change(rows: FloatArray, own: FloatArray) -> FloatArray:
+        return np.asarray(rows + own[0] * np.sin(2 * np.pi * np.arange(len(rows))[:, None] / PERIOD + own[1]))
+
+    return _with(sites, np.stack([sizes, phases], axis=1), change)
 
 
 def measurement_noise(sites: Sites, strength: float, scale: FloatArray, rng: np.random.Generator) -> Sites:
     """Gaussian noise that the next row knows nothing of."""
-    return _every_recording(sites, lambda rows: rows + rng.standard_normal(rows.shape) * strength * scale)
+    return _changed(sites, lambda rows: rows + rng.standard_normal(rows.shape) * strength * scale)
 
 
 def gains(sites: Sites, strength: float, scale: FloatArray, rng: np.random.Generator) -> Sites:
     """One log-normal factor per site and variable."""
     factors = np.exp(rng.standard_normal((len(sites), len(scale))) * strength)
-    return [[rows * factor for rows in recordings] for recordings, factor in zip(sites, factors, strict=True)]
+    return _with(sites, factors, lambda rows, factor: rows * factor)
 
 
 def offsets(sites: Sites, strength: float, scale: FloatArray, rng: np.random.Generator) -> Sites:
     """One constant per site and variable."""
     shifts = rng.standard_normal((len(sites), len(scale))) * strength * scale
-    return [[rows + shift for rows in recordings] for recordings, shift in zip(sites, shifts, strict=True)]
+    return _with(sites, shifts, lambda rows, shift: rows + shift)
 
 
 def unit_variance(sites: Sites, strength: float, scale: FloatArray, rng: np.random.Generator) -> Sites:
     """Every variable divided by its standard deviation over all rows of all sites, to the power `strength`."""
-    spread = np.vstack([rows for recordings in sites for rows in recordings]).std(axis=0)
+    spread = spreads(sites)
     factor = np.where(spread > 0, spread, 1.0) ** strength
-    return _every_recording(sites, lambda rows: rows / factor)
+    return _changed(sites, lambda rows: rows / factor)
 
 
 def other_units(sites: Sites, strength: float, scale: FloatArray, rng: np.random.Generator) -> Sites:
     """One variable of one site multiplied by `strength`."""
-    site, variable = _one_of_each(sites, rng)
-    factor = np.ones(_n_variables(sites))
+    site, variable = (int(rng.integers(n)) for n in (len(sites), len(scale)))
+    factor = np.ones(len(scale))
     factor[variable] = strength
-    return _at(sites, {site}, lambda rows: rows * factor)
+    return _changed(sites, lambda rows: rows * factor, [site])
 
 
 def stuck(sites: Sites, strength: float, scale: FloatArray, rng: np.random.Generator) -> Sites:
     """One variable of one site repeats a value for a share `strength` of every recording."""
-    site, variable = _one_of_each(sites, rng)
+    site, variable = (int(rng.integers(n)) for n in (len(sites), len(scale)))
 
     def change(rows: FloatArray) -> FloatArray:
         length = round(strength * len(rows))
@@ -130,12 +117,12 @@ def stuck(sites: Sites, strength: float, scale: FloatArray, rng: np.random.Gener
             rows[start : start + length, variable] = rows[start, variable]
         return rows
 
-    return _at(sites, {site}, change)
+    return _changed(sites, change, [site])
 
 
 def rounding(sites: Sites, strength: float, scale: FloatArray, rng: np.random.Generator) -> Sites:
     """Multiples of `strength`."""
-    return _every_recording(sites, lambda rows: np.round(rows / strength) * strength)
+    return _changed(sites, lambda rows: np.round(rows / strength) * strength)
 
 
 def spikes(sites: Sites, strength: float, scale: FloatArray, rng: np.random.Generator) -> Sites:
@@ -145,26 +132,26 @@ def spikes(sites: Sites, strength: float, scale: FloatArray, rng: np.random.Gene
         signs = np.where(rng.random(rows.shape) < 0.5, -1.0, 1.0)
         return rows + (rng.random(rows.shape) < strength) * signs * SPIKE * scale
 
-    return _every_recording(sites, change)
+    return _changed(sites, change)
 
 
 def mixed_columns(sites: Sites, strength: float, scale: FloatArray, rng: np.random.Generator) -> Sites:
     """`strength` sites in which no column is where its name says."""
-    chosen = rng.choice(len(sites), size=min(round(strength), len(sites)), replace=False).tolist()
-    ring = rng.permutation(_n_variables(sites))
+    chosen = rng.choice(len(sites), size=min(round(strength), len(sites)), replace=False)
+    ring = rng.permutation(len(scale))
     places = np.empty_like(ring)
     places[ring] = np.roll(ring, 1)
-    return _at(sites, set(chosen), lambda rows: np.ascontiguousarray(rows[:, places]))
+    return _changed(sites, lambda rows: np.ascontiguousarray(rows[:, places]), chosen.tolist())
 
 
 def sentinels(sites: Sites, strength: float, scale: FloatArray, rng: np.random.Generator) -> Sites:
     """`SENTINEL` in a share `strength` of all cells."""
-    return _every_recording(sites, lambda rows: np.where(rng.random(rows.shape) < strength, SENTINEL, rows))
+    return _changed(sites, lambda rows: np.where(rng.random(rows.shape) < strength, SENTINEL, rows))
 
 
 def missing(sites: Sites, strength: float, scale: FloatArray, rng: np.random.Generator) -> Sites:
     """NaN in a share `strength` of all cells, at random."""
-    return _every_recording(sites, lambda rows: np.where(rng.random(rows.shape) < strength, np.nan, rows))
+    return _changed(sites, lambda rows: np.where(rng.random(rows.shape) < strength, np.nan, rows))
 
 
 class Corruption(NamedTuple):

@@ -55,7 +55,7 @@ def stable_network(system: System, settings: SimulationSettings, ends: list[Ends
             return damped, dbn
         except ParameterError:
             continue
-    raise ParameterError("no stable network was found; lower w_range, a_range or mean_degree.")
+    raise ParameterError("no stable network was found; lower w_range or mean_degree.")
 
 
 def _network(system: System, settings: SimulationSettings, ends: list[Ends]) -> DBN:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,11 +14,11 @@ from feddbn.core.kinds import Kind
 from feddbn.data.kinds import read_kinds
 from feddbn.errors import Given, ParameterError
 from feddbn.model.step import NOISE_FAMILIES
-from feddbn.settings import Rule, is_number, nothing, number, several, whole, word
+from feddbn.settings import Rule, nothing, number, several, whole, word
 from feddbn.sim.corruptions import CorruptionNames, strengths_of
 
-EFFECTS = ("linear", "gp", "spline", "sigmoid", "threshold", "quadratic", "mixed")
-"""What effects can be asked for; "mixed": every edge straight with probability 1/2, else a function of any kind."""
+EFFECTS = ("linear", "gp")
+"""What effects can be asked for: straight lines, or functions drawn from a Gaussian process."""
 AskedKinds = Mapping[str, object] | Sequence[object] | None
 
 
@@ -67,7 +67,6 @@ class SimulationSettings:
     mean_degree: float = 4
     lag_degree: float = 1
     w_range: tuple[float, float] = (0.3, 0.5)
-    a_range: tuple[float, float] | None = None
     decay: float = 1.5
     heterogeneity: float | str = 0.0
     noise: str = "gaussian"
@@ -78,13 +77,13 @@ class SimulationSettings:
     variables: Sequence[str] | None = None
     corruptions: CorruptionNames = None
     effects: str = "linear"
-    interactions: float = 0
     kinds: AskedKinds = None
+    n_latent: int = 0
 
     def __post_init__(self) -> None:
         for name, rule in _RULES.items():
             rule.check(name, getattr(self, name))
-        d, interactions, names = self.d, self.interactions, self.variables
+        d, names = self.d, self.variables
         several(number(above=0), f"one positive number or d={d} of them").check(
             "noise_scale", np.ravel(self.noise_scale).tolist()
         )
@@ -104,20 +103,27 @@ class SimulationSettings:
                 f"n_recordings={self.n_recordings} needs as many usable rows at every site, but one has "
                 f"{smallest}; raise n_samples or site_sizes, or lower n_sites or n_recordings."
             )
-        most = d * self.n_lags**2 * math.comb(d, 2)
-        if interactions > most or (interactions and not most):
-            raise ParameterError(
-                f"interactions={interactions!r} are more products of two lagged causes than the {most} there can be with "
-                f"d={d} and n_lags={self.n_lags}."
-            )
         object.__setattr__(self, "corruptions", strengths_of(self.corruptions, d))
-        plain = {"effects": "linear", "interactions": 0, "corruptions": {}, "noise": "gaussian"}
-        for name, value in plain.items() if self.kinds_of_all else ():
-            if getattr(self, name) != value:
-                raise ParameterError(
-                    f"{name}={getattr(self, name)!r} cannot be simulated together with kinds, whose variables have "
-                    f"distributions of their own; leave {name} or kinds out."
-                )
+        plain: dict[str, object] = {"effects": "linear", "corruptions": {}}
+        clashes = {
+            "kinds": {**plain, "noise": "gaussian"} if self.kinds_of_all else {},
+            "n_latent": {**plain, "kinds": None} if self.n_latent else {},
+        }
+        for asked, others in clashes.items():
+            for name, value in others.items():
+                if getattr(self, name) != value:
+                    raise ParameterError(
+                        f"{name}={getattr(self, name)!r} cannot be simulated together with "
+                        f"{asked}={getattr(self, asked)!r}; leave {name} or {asked} out."
+                    )
+
+    @property
+    def with_hidden(self) -> SimulationSettings:
+        """The same for all variables, ``hidden0, hidden1, ...`` after those that are seen; their noise is of mean size."""
+        n, scales = self.n_latent, self.noise_scales
+        names = (*self.variable_names, *(f"hidden{k}" for k in range(n)))
+        sizes = (*scales.tolist(), *[float(scales.mean())] * n)
+        return replace(self, d=self.d + n, variables=names, noise_scale=sizes, n_latent=0)
 
     @property
     def usable_rows(self) -> tuple[int, ...]:
@@ -155,11 +161,6 @@ class SimulationSettings:
         """The kind of each variable; empty if none was asked for."""
         return kinds_asked(self.kinds, self.variable_names)
 
-    @property
-    def lag_range(self) -> tuple[float, float]:
-        """The weight range of lag 1."""
-        return self.w_range if self.a_range is None else self.a_range
-
 
 def split_evenly(total: int, n_parts: int) -> tuple[int, ...]:
     """`n_parts` sizes that differ by at most one and add up to `total`; the larger ones first."""
@@ -175,22 +176,15 @@ def _is_range(value: Any) -> bool:
     return 0 < low <= high < math.inf
 
 
-def _is_share_or_count(value: Any) -> bool:
-    return is_number(value) and (0 <= value < 1 or (value >= 1 and value == round(value)))
-
-
-_RANGE = Rule(_is_range, ("two sizes 0 < low <= high",))
 _RULES: Mapping[str, Rule] = {
     **dict.fromkeys(("d", "n_sites", "n_samples", "n_recordings"), whole(1)),
-    **dict.fromkeys(("n_lags", "burn_in"), whole(0)),
+    **dict.fromkeys(("n_lags", "burn_in", "n_latent"), whole(0)),
     **dict.fromkeys(("mean_degree", "lag_degree"), number(0.0)),
     "decay": number(1.0),
-    "w_range": _RANGE,
-    "a_range": _RANGE | nothing(),
+    "w_range": Rule(_is_range, ("two sizes 0 < low <= high",)),
     "noise": word(*NOISE_FAMILIES),
     "heterogeneity": number(0, most=1) | word("independent"),
     "effects": word(*EFFECTS),
-    "interactions": Rule(_is_share_or_count, ("a share below 1", "a whole number of at least 1")),
     "site_sizes": several(whole(1), "whole numbers of rows") | nothing(),
     "variables": Rule(lambda value: not isinstance(value, str), ("several names",)),
 }

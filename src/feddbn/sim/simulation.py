@@ -19,13 +19,14 @@ from feddbn.model.dbn import DBN
 from feddbn.model.dynamics import first_rows
 from feddbn.model.graph import AncestralGraph
 from feddbn.model.network import random_generator
+from feddbn.model.nodes import known
 from feddbn.model.step import Step, draw_noise, impact, run
 from feddbn.shown import Shown
 from feddbn.sim.corruptions import CorruptionNames, Sites, corrupted
-from feddbn.sim.functions import bend_systems, network_of, units_of
+from feddbn.sim.functions import networks_of
 from feddbn.sim.kinds import draw_ends, stable_network
 from feddbn.sim.settings import AskedKinds, SimulationSettings, split_evenly
-from feddbn.sim.systems import HiddenVariables, System, draw_systems
+from feddbn.sim.systems import System, draw_systems
 
 __all__ = ["SimulatedFederation", "simulate"]
 
@@ -44,8 +45,8 @@ class SimulatedFederation(Shown):
     truths
         Site name -> the network it follows; sites that share a network share the object.
     lag_damping
-        Site name -> c. 1 unless no stable draw was found, or variances of curved effects and products would not settle;
-        then ``A_l`` and products were multiplied by ``c**l``, and weights may lie below the range that was asked for.
+        Site name -> c. 1 unless no stable draw was found; then ``A_l`` was multiplied by ``c**l``, and weights may lie below
+        the range that was asked for.
     parameters
         The arguments of `simulate`, `random_state` included; `corruptions` as name -> strength.
     whole
@@ -80,24 +81,12 @@ class SimulatedFederation(Shown):
             )
         return next(iter(self.truths.values()))
 
-    def ancestral_truth(self, site: str | None = None, n_lags: int | None = None) -> AncestralGraph:
-        """What can be said of causes from seen variables alone, if all independences are known: see `true_marks`.
-
-        Parameters
-        ----------
-        site
-            Whose network; None for the one network of all.
-        n_lags
-            Lags of the window; by default those of the network.
-        """
+    def ancestral_truth(self) -> AncestralGraph:
+        """What can be said of causes from seen variables alone, if all independences are known: see `true_marks`."""
         if self.whole is None:
             raise ParameterError("the whole network behind these data is not known; use feddbn.simulate.")
-        if site is not None and site not in self.whole:
-            raise ParameterError(f"site={site!r} is not known; the sites are {', '.join(self.whole)}.")
-        seen = self.truth if site is None else self.truths[site]
-        network = next(iter(self.whole.values())) if site is None else self.whole[site]
-        window = network.n_lags if n_lags is None else n_lags
-        marks = true_marks(network.W, network.A, range(seen.d), window)
+        seen, network = self.truth, next(iter(self.whole.values()))
+        marks = true_marks(network.W, network.A, range(seen.d), network.n_lags)
         return AncestralGraph(marks, seen.variables)
 
 
@@ -109,7 +98,6 @@ def simulate(
     mean_degree: float = 4,
     lag_degree: float = 1,
     w_range: tuple[float, float] = (0.3, 0.5),
-    a_range: tuple[float, float] | None = None,
     decay: float = 1.5,
     heterogeneity: float | str = 0.0,
     noise: str = "gaussian",
@@ -121,17 +109,14 @@ def simulate(
     random_state: int | np.random.Generator | None = 0,
     corruptions: CorruptionNames = None,
     effects: str = "linear",
-    interactions: float = 0,
     kinds: AskedKinds = None,
     n_latent: int = 0,
-    latent_strength: float = 1.0,
-    latent_lagged: bool = True,
 ) -> SimulatedFederation:
     """A federation of sites whose series follow known dynamic Bayesian networks.
 
     ``x_t = x_t W + x_{t-1} A_1 + ... + x_{t-p} A_p + u_t`` with row vectors, W acyclic, the whole stable. With other
-    `effects` than linear ones every edge has a function of its own: a cause x adds ``w s f((x - m) / s)``, where w is
-    the edge's weight, m and s are about the cause's mean and standard deviation, and f has mean 0 and variance 1 for a
+    `effects` than linear ones every edge has a function of its own: a cause x adds ``w s f(x / s)``, where w is the edge's
+    weight, s the standard deviation that the cause would have if all were linear, and f has mean 0 and variance 1 for a
     normal cause.
 
     Parameters
@@ -146,8 +131,8 @@ def simulate(
         (at most the ``d (d-1) / 2`` an acyclic graph can hold).
     lag_degree
         Mean number of edges that leave a variable in each A_l; an edge from a variable to itself is allowed.
-    w_range, a_range
-        Smallest and largest absolute weight in W and in A_1 (default: as W); signs are drawn.
+    w_range
+        Smallest and largest absolute weight in W and in A_1; signs are drawn.
     decay
         Weights at lag l are ``decay**(l-1)`` times smaller.
     heterogeneity
@@ -168,40 +153,19 @@ def simulate(
         A seed (same seed, same bits), a generator, or None for a new federation each time.
     corruptions
         What the sites do to their rows: a name, a list of names, or a dict from name to strength (None: its default), such
-        as ``{"offsets": None, "spikes": 0.02}``. `feddbn.sim.CORRUPTIONS` lists them, each a function whose docstring says
-        what a strength means. They act in the order of that list, each with randomness of its own, on the rows that the
-        same seed gives without them, and change no truth: at sites that see every other row, it is that of all rows.
+        as ``{"offsets": None, "spikes": 0.02}``; `feddbn.sim.CORRUPTIONS` lists functions whose docstrings say more. They act
+        in the order of that list on the rows that the same seed gives without them, and change no truth.
     effects
-        "linear"; or what f is drawn from, for contemporaneous edges and lagged ones: "gp" (a Gaussian process with a
-        squared-exponential kernel of length 1), "spline" (natural cubic, six knots), "sigmoid" (tanh of random slope
-        and place), "threshold" (a sharp or a smooth step), "quadratic" (constant beyond two standard deviations); or
-        "mixed": every edge is linear with probability 1/2, else any of these. All are constant beyond three standard
-        deviations, so systems stay stable. Networks and noise are those of the same seed with linear effects, unless
-        the variances of curved effects need more damping (`lag_damping`).
-    interactions
-        Products of two lagged causes that act on a target: how many in every network, or, below 1, how many for each
-        lagged edge (rounded). A product adds ``w sqrt(s_a s_b) z_a z_b``, every z kept within +-4, with w from
-        `a_range`; its causes are edges of the truth.
+        "linear"; "gp": f is drawn from a Gaussian process with a squared-exponential kernel of length 1 and constant beyond
+        three standard deviations. Networks and noise are those of the same seed with linear effects.
     kinds
-        Kinds of variables: a dict such as ``{"x0": "count", "x1": "binary", "x2": {"ordinal": ["no", "some", "bad"]}}``
-        (who is not named is continuous), or a list that is given out in turn, such as ``["continuous", "binary", "count",
-        "categorical:3"]``. Every variable then is drawn from its distribution given its causes, a weight acts in standard
-        units of both ends (`feddbn.sim.kinds`), counts are Poisson, and recordings hold positions of
-        levels, 0, 1, 2, ... The truth has them as `nodes`, W and A what these say.
-    n_latent, latent_strength, latent_lagged
-        Variables that drive the others and that no site sees, beside the d that sites see; by how much their effects are
-        multiplied; whether they have a past, or are noise that acts on several variables at once. Truths then hold the edges
-        between seen variables; what data can tell of them is `SimulatedFederation.ancestral_truth`. Effects are linear
-        then, and there are no corruptions.
-
-    Returns
-    -------
-    SimulatedFederation
-
-    Raises
-    ------
-    ParameterError
-        If an argument is impossible.
+        Kinds of variables: a dict such as ``{"x0": "count", "x2": {"ordinal": ["no", "some", "bad"]}}`` (who is not named is
+        continuous), or a list that is given out in turn, such as ``["continuous", "binary", "categorical:3"]``. A variable
+        is drawn from its distribution given its causes, a weight acts in standard units of both ends
+        (`feddbn.sim.kinds`), and recordings hold positions of levels, 0, 1, 2, ...
+    n_latent
+        Variables like the others that no site sees, beside the d that sites see, in linear systems. Truths then hold the
+        edges between seen variables; `SimulatedFederation.ancestral_truth` says what data can tell of them.
 
     Examples
     --------
@@ -211,62 +175,40 @@ def simulate(
     [31, 31, 31]
     >>> fed.truth.W.shape, fed.truth.A.shape
     ((5, 5), (1, 5, 5))
-
-    >>> curved = feddbn.simulate(d=5, n_sites=3, n_samples=90, effects="sigmoid")
-    >>> edge = curved.truth.edges().iloc[0]
-    >>> curved.truth.effect(edge.source, edge.target, edge.lag).at([-1.0, 0.0, 1.0]).shape
-    (3, 1)
-
     >>> mixed = feddbn.simulate(d=3, n_sites=2, n_samples=60, kinds=["continuous", "binary", "count"])
     >>> [kind.name for kind in mixed.truth.kinds]
     ['continuous', 'binary', 'count']
     """
     given = locals()
-    asked = {one.name: given[one.name] for one in fields(SimulationSettings)}
-    hidden = HiddenVariables(n_latent, latent_strength, latent_lagged)
-    if n_latent and (corruptions or kinds or effects != "linear" or interactions):
-        raise ParameterError(
-            f"n_latent={n_latent!r} hides variables of linear systems; use effects='linear', interactions=0, "
-            "corruptions=None and kinds=None."
-        )
-    settings = SimulationSettings(**asked)
-    drawn = settings if not n_latent else _with_hidden(settings, hidden)
-    federation = _drawn(drawn, random_generator(random_state), hidden if n_latent else None)
-    return replace(federation, parameters={**asdict(settings), **_said(hidden), "random_state": random_state})
+    settings = SimulationSettings(**{one.name: given[one.name] for one in fields(SimulationSettings)})
+    made = _drawn(settings, random_generator(random_state))
+    return replace(made, parameters={**asdict(settings), "random_state": random_state})
 
 
-def _drawn(
-    settings: SimulationSettings, rng: np.random.Generator, hidden: HiddenVariables | None
-) -> SimulatedFederation:
+def _drawn(settings: SimulationSettings, rng: np.random.Generator) -> SimulatedFederation:
     """Draw the networks, then every recording from a stream of its own.
 
     The streams are derived from draws of `rng`, so a second call with the same generator gives new data.
     """
-    kinds, scales = settings.kinds_of_all, settings.noise_scales
+    drawn = settings.with_hidden
+    kinds, scales = drawn.kinds_of_all, drawn.noise_scales
     seeds = np.random.SeedSequence(rng.integers(0, 2**32, size=4).tolist()).spawn(4)
     structure, series, corruption, shapes = seeds if not kinds else (*seeds[:2], seeds[3], seeds[2])
-    systems, of_site = draw_systems(settings, np.random.default_rng(structure))
-    different, noise = {id(system): system for system in systems}, scales
-    shape_rng = np.random.default_rng(shapes)
-    if hidden is not None:
-        different = {key: hidden.act(system) for key, system in different.items()}
+    systems, of_site = draw_systems(drawn, np.random.default_rng(structure))
+    noise, shape_rng = scales, np.random.default_rng(shapes)
     if kinds:
         ends = [draw_ends(kind, scale, shape_rng) for kind, scale in zip(kinds, scales, strict=True)]
-        both = [stable_network(system, settings, ends) for system in different.values()]
-        different = dict(zip(different, (system for system, _ in both), strict=True))
-        networks = dict(zip(different, (dbn for _, dbn in both), strict=True))
-        noise = both[0][1].steps.sd
+        systems, networks = map(
+            list, zip(*(stable_network(one, drawn, ends) for one in systems), strict=True)
+        )
+        noise = networks[0].steps.sd
     else:
-        bent = bend_systems(list(different.values()), settings, not settings.is_independent, shape_rng)
-        different = dict(zip(different, bent, strict=True))
-        units = units_of(bent, settings.noise, scales, shape_rng)
-        names = settings.variable_names
-        networks = {key: network_of(one, names, scales, units) for key, one in different.items()}
-    keys = [id(systems[s]) for s in of_site]
-    plan = Recordings(settings)
-    rows = list(plan.run([networks[keys[k]] for k in plan.sites], settings.noise, noise, series))
-    made = corrupted(plan.by_site(rows), settings.strengths, corruption)
-    return federation_of(made, [different[key] for key in keys], [networks[key] for key in keys], hidden)
+        networks = networks_of(systems, drawn, scales, shape_rng)
+    plan = Recordings(drawn)
+    rows = list(plan.run([networks[of_site[k]] for k in plan.sites], drawn.noise, noise, series))
+    made = corrupted(plan.by_site(rows), drawn.strengths, corruption)
+    follows = [networks[k] for k in of_site]
+    return federation_of(made, [systems[k] for k in of_site], follows, settings.d)
 
 
 class Recordings:
@@ -338,19 +280,15 @@ def _own_steps(networks: Sequence[DBN]) -> Step:
 
 
 def federation_of(
-    recordings: Sites,
-    systems: Sequence[System],
-    networks: Sequence[DBN],
-    hidden: HiddenVariables | None = None,
+    recordings: Sites, systems: Sequence[System], networks: Sequence[DBN], n_seen: int
 ) -> SimulatedFederation:
-    """Frames and networks of what was drawn, one of each for every site, without the hidden variables."""
+    """Frames and networks of what was drawn, one of each for every site, of the first `n_seen` variables."""
     names = [f"site-{k}" for k in range(len(recordings))]
-    seen = {id(dbn): dbn if hidden is None else hidden.seen(dbn) for dbn in networks}
+    seen = {id(dbn): dbn if dbn.d == n_seen else _part(dbn, n_seen) for dbn in networks}
     truths = [seen[id(dbn)] for dbn in networks]
-    d = truths[0].d
     # One index for all: a hundred thousand small frames would otherwise hold one each.
     columns = pd.Index(list(truths[0].variables))
-    frames = [[pd.DataFrame(rows[:, :d], columns=columns) for rows in site] for site in recordings]
+    frames = [[pd.DataFrame(rows[:, :n_seen], columns=columns) for rows in site] for site in recordings]
     return SimulatedFederation(
         sites=dict(zip(names, frames, strict=True)),
         truths=dict(zip(names, truths, strict=True)),
@@ -360,17 +298,7 @@ def federation_of(
     )
 
 
-def _with_hidden(settings: SimulationSettings, hidden: HiddenVariables) -> SimulationSettings:
-    """The same for a system that has hidden variables, too; their noise is of the mean size of the others'."""
-    scales = settings.noise_scales
-    return replace(
-        settings,
-        d=settings.d + hidden.n_latent,
-        variables=hidden.names(settings.variable_names),
-        noise_scale=(*scales.tolist(), *[float(scales.mean())] * hidden.n_latent),
-    )
-
-
-def _said(hidden: HiddenVariables) -> dict[str, Any]:
-    given = {"n_latent": hidden.n_latent, "latent_strength": hidden.strength, "latent_lagged": hidden.lagged}
-    return given if hidden.n_latent else {}
+def _part(dbn: DBN, n: int) -> DBN:
+    """The edges between the first n variables of a linear network."""
+    variances = known(dbn.noise_variances, "noise_variances")[:n]
+    return DBN(dbn.W[:n, :n], dbn.A[:, :n, :n], dbn.variables[:n], noise_variances=variances)

@@ -6,30 +6,22 @@ A system is ``x_t = x_t W + sum_l x_{t-l} A_l + u_t``. Its reduced form ``x_t = 
 Every random choice here is redrawn until the radius is at most `MAX_RADIUS`. If `MAX_DRAWS` draws do not
 suffice (dense, strongly weighted systems), the best draw is damped: ``A_l -> c^l A_l`` multiplies every
 companion eigenvalue by c exactly, so the structure is kept, and `lag_damping` records c.
-
-Edges may have functions and causes may act by products. These are bounded, and W has no cycles: such a system is stable if
-its straight part, all functions and products left out, is stable.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from feddbn.core.arrays import BoolArray, FloatArray, IntArray
-from feddbn.model.dbn import DBN
 from feddbn.model.dynamics import largest_eigenvalue
-from feddbn.model.nodes import known
 from feddbn.model.step import impact
-from feddbn.settings import flag, number, whole
 from feddbn.sim.settings import SimulationSettings
 
 Edge = tuple[int, int, int]
 """(lag, from, to); lag 0 is within a time step."""
-Product = tuple[tuple[tuple[int, int], tuple[int, int]], int, float]
-"""Two different causes, each as (variable, lag), lags from 1 on; the variable they act on; the size of it, with a sign."""
 
 
 def draw_dag(d: int, mean_degree: float, rng: np.random.Generator) -> tuple[BoolArray, IntArray]:
@@ -85,18 +77,12 @@ class System:
         (d,) a causal order: W has no edge from a later to an earlier variable.
     lag_damping
         c in (0, 1]: 1 unless the system had to be damped to be stable.
-    functions
-        Edge -> values of its function (`feddbn.sim.functions`); an edge that is not here is straight.
-    products
-        What pairs of lagged causes do together.
     """
 
     W: FloatArray
     A: FloatArray
     order: IntArray
     lag_damping: float = 1.0
-    functions: Mapping[Edge, tuple[float, ...]] = field(default_factory=dict)
-    products: tuple[Product, ...] = ()
 
     @property
     def edges(self) -> list[Edge]:
@@ -110,30 +96,14 @@ class System:
         return float(self.A[lag - 1, i, j] if lag else self.W[i, j])
 
     @property
-    def straight(self) -> System:
-        """The system of the straight edges alone."""
-        if not self.functions:
-            return replace(self, products=())
-        W, A = self.W.copy(), self.A.copy()
-        for lag, i, j in self.functions:
-            (A[lag - 1] if lag else W)[i, j] = 0.0
-        return replace(self, W=W, A=A, functions={}, products=())
-
-    @property
     def spectral_radius(self) -> float:
-        """The largest modulus of an eigenvalue of the companion matrix of the straight part; 0 without lags."""
-        straight = self.straight
-        return largest_eigenvalue(straight.A @ impact(straight.W))
+        """The largest modulus of an eigenvalue of the companion matrix; 0 without lags."""
+        return largest_eigenvalue(self.A @ impact(self.W))
 
     def damped(self, factor: float) -> System:
-        """The system with every companion eigenvalue multiplied by `factor`, and products as lagged edges."""
+        """The system with every companion eigenvalue multiplied by `factor`."""
         powers = factor ** np.arange(1, len(self.A) + 1)
-        products = tuple(
-            (causes, target, weight * factor ** max(lag for _, lag in causes))
-            for causes, target, weight in self.products
-        )
-        damping = self.lag_damping * factor
-        return replace(self, A=self.A * powers[:, None, None], lag_damping=damping, products=products)
+        return replace(self, A=self.A * powers[:, None, None], lag_damping=self.lag_damping * factor)
 
 
 def draw_system(settings: SimulationSettings, rng: np.random.Generator) -> System:
@@ -193,7 +163,7 @@ def _lag_weights(
     mask: BoolArray, lag_index: int, settings: SimulationSettings, rng: np.random.Generator
 ) -> FloatArray:
     # [fdbnl] supplement, "Assigning Weights": alpha = 1 / eta^(l-1) for lag l.
-    return draw_weights(mask, settings.lag_range, rng, scale=settings.decay**-lag_index)
+    return draw_weights(mask, settings.w_range, rng, scale=settings.decay**-lag_index)
 
 
 def _swap(
@@ -221,51 +191,3 @@ def first_stable(attempt: Callable[[], System]) -> System:
         if radius < best_radius:
             best, best_radius = system, radius
     return best.damped(MAX_RADIUS / best_radius)
-
-
-@dataclass(frozen=True)
-class HiddenVariables:
-    """Hidden variables, which come after those that are seen.
-
-    Attributes
-    ----------
-    n_latent
-        How many there are; 0 for none.
-    strength
-        By how much the weights of their effects on others are multiplied.
-    lagged
-        Whether they have a past: if not, they are noise that acts on several variables in the time step in which it comes.
-    """
-
-    n_latent: int = 0
-    strength: float = 1.0
-    lagged: bool = True
-
-    def __post_init__(self) -> None:
-        whole(0).check("n_latent", self.n_latent)
-        number(0.0).check("latent_strength", self.strength)
-        flag().check("latent_lagged", self.lagged)
-
-    def names(self, seen: tuple[str, ...]) -> tuple[str, ...]:
-        """Names of all variables: ``hidden0, hidden1, ...`` after those that are seen."""
-        return (*seen, *(f"hidden{k}" for k in range(self.n_latent)))
-
-    def act(self, system: System) -> System:
-        """The system with hidden variables as strong and as lasting as they are to be; damped if that makes it unstable."""
-        n_seen = len(system.W) - self.n_latent
-        W, A = system.W.copy(), system.A.copy()
-        W[n_seen:] *= self.strength
-        own = np.einsum("lii->li", A)[:, n_seen:].copy()
-        A[:, n_seen:] *= self.strength
-        hidden = np.arange(n_seen, len(W))
-        A[:, hidden, hidden] = own
-        if not self.lagged:
-            A[:, n_seen:] = A[:, :, n_seen:] = 0.0
-        changed = replace(system, W=W, A=A)
-        radius = changed.spectral_radius
-        return changed.damped(MAX_RADIUS / radius) if radius > MAX_RADIUS else changed
-
-    def seen(self, dbn: DBN) -> DBN:
-        """The part of a linear network that is seen: edges between its variables."""
-        n, variances = dbn.d - self.n_latent, known(dbn.noise_variances, "noise_variances")
-        return DBN(dbn.W[:n, :n], dbn.A[:, :n, :n], dbn.variables[:n], noise_variances=variances[:n])

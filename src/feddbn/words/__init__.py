@@ -223,9 +223,9 @@ def setting(name: str, value: Any, audience: Audience = "python") -> str:
 
 _OPTIONS = (
     *("site", "series", "time", "variables", "freq", "jitter", "separator", "decimal", "encoding"),
-    *("names", "values", "irregular", "limits", "units", "first", "last"),
+    *("names", "values", "irregular", "limits", "units"),
 )
-"""Arguments that say how data are read or which rows are meant, and options of their own at the command line."""
+"""Arguments that say how data are read, and options of their own at the command line."""
 _SWITCHES = {
     ("sort", True): "--sort",
     ("day_first", True): "--day-first",

@@ -26,15 +26,6 @@ def _places(it: Said) -> str:
     return f"block{many} {names} of column {it['column']!r}"
 
 
-@says("drift")
-def _drift(it: Said) -> str:
-    table = " (`drift_`)" if it.in_python else ""
-    return (
-        f"the weights of {it['n_edges']} edges and {it['n_levels']} levels drift{table}. Forecasts and effects use "
-        "the last values. The network of a segment has the values from its middle."
-    )
-
-
 says_as(
     {
         "few-rows-for-changes": (
@@ -51,19 +42,9 @@ says_as(
 
 @says("which-segment")
 def _which_segment(it: Said) -> str:
-    used = "Forecasts, effects and graph"
-    drift = (
-        f" {'They' if it['n'] > 1 else used} use the last values of weights that drift."
-        if it["drifts"]
-        else ""
-    )
     if it["n"] < 2:
-        return (
-            f"There is no sudden change.{drift}"
-            if drift
-            else "Nothing changes: one network describes all rows."
-        )
-    return f"Forecasts, effects and graph are those of the last segment, from {it['last']} on.{drift}"
+        return "Nothing changes: one network describes all rows."
+    return f"Forecasts, effects and graph are those of the last segment, from {it['last']} on."
 
 
 @says("edge-gone", "edge-new", "edge-changed", "level-changed", "noise-changed")

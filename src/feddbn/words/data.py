@@ -12,14 +12,6 @@ from typing import Any
 from feddbn.errors import Given
 from feddbn.words import Card, Said, counted, names_of, percent, says, times, told
 
-_LEVELS = {
-    "binary": "has two values, like yes/no",
-    "count": "looks like a count: whole numbers from 0 on with a small mean",
-    "ordinal": "looks like codes, perhaps in an order",
-    "categorical": "looks like codes or names, perhaps without an order",
-    "positive": "is positive and skewed, and is less so on a log scale",
-}
-_DATES = "dates as 2024-01-31T12:00; for other formats, say whether day or month comes first"
 _SENTENCES = {
     "glued/blocks": (
         "{one} has {n_values} values, each in one block of rows. It seems to name several recordings in "
@@ -35,63 +27,13 @@ _SENTENCES = {
         "from one into the next.",
         "{cure}",
     ),
-    "undeclared-time/dates": (
-        "{one} holds dates, and would be used as a variable.",
-        f"{{cure}}; write {_DATES}",
-    ),
-    "undeclared-time/other-dates": ("{one} holds dates, and would be used as a variable.", "{leave_out}"),
-    "undeclared-time/second": (
-        "{one} never falls: it looks like a row number, a second time or a running total, and would be used as a variable.",
-        "{leave_out}, or take differences of a running total",
-    ),
-    "undeclared-time/together": (
-        "{one} and {last} look like the time together: {last} starts again whenever {one} rises.",
-        "make one column of dates of both, such as 1959-04-01 for the second quarter of 1959, and name it with {time}",
-    ),
-    "undeclared-time/rising": (
-        "{one} never falls: it looks like a time with repeated entries, a counter or a running total.",
-        "keep one row per time and {cure}{dates}, or take differences of a running total",
-    ),
-    "undeclared-time/time": (
-        "{one} rises from row to row like a time or a row number, and would be used as a variable.",
-        "{cure}{dates}, or {leave_out}",
+    "undeclared-time": (
+        "{one} never falls: it looks like a time, a row number or a running total, and would be used as a variable.",
+        "{cure} with one row for each time, or {leave_out}",
     ),
     "shuffled-time": (
         "{one} looks like a time, but the rows are not in its order. Lags would be meaningless.",
         "{cure}",
-    ),
-    "may-be-time": ("{one} may be the time of the rows.", "{cure}"),
-    "blocks": (
-        "{one} has {n_values} values, each in one block of rows: the name of a recording, or an input that is switched.",
-        "{cure} if it names recordings",
-    ),
-    "undeclared-id": (
-        "{one} is constant in each recording and differs between them: it looks like their name.",
-        "{leave_out}",
-    ),
-    "ignored-index/levels": (
-        "the index has the levels {names}, which are ignored. The table may hold several recordings.",
-        "{cure}",
-    ),
-    "ignored-index/holes": (
-        "the index has holes, which are ignored: rows on both sides of a hole would be neighbours in time.",
-        "{cure} after the index has a name, or reset_index(drop=True) if nothing is missing there",
-    ),
-    "ignored-index/disorder": (
-        "the index is not in order and is ignored: the rows may be shuffled.",
-        "sort_index()",
-    ),
-    "ignored-index/restarts": (
-        "the index restarts {starts} and is ignored. The table may hold several recordings.",
-        "give the recordings as a list of frames, or name them with {series}",
-    ),
-    "text-cells/some": (
-        "{one} holds numbers, but text in {n_text} of its cells{at}.",
-        "leave such cells empty, or write the number",
-    ),
-    "text-cells/all": (
-        "{one} holds text.",
-        "{as_site} or {as_series} if it names them, {kinds} if it holds levels, otherwise {leave_out}",
     ),
     "sentinel": (
         "{columns}: {what} appears {starts}, far from all other values, like a code for a missing value.",
@@ -107,20 +49,6 @@ _SENTENCES = {
         "{columns}: cells that lie far from their recording's median (outliers), {where}.",
         "leave wrong cells empty",
     ),
-    "stuck": (
-        "{columns}: {n_rows} or more neighbouring rows have exactly one value, like a stuck sensor.",
-        "leave such cells empty",
-    ),
-    "few-values": (
-        "few values in {columns} (yes/no, codes, counts).",
-        "read edges to them as linear trends; declare inputs that are set from outside with {exogenous}; leave out codes "
-        "without an order with {variables}",
-    ),
-    "held": (
-        "{columns} repeat{s} the same value for about {n_rows} rows while others change. A cause that is measured late looks "
-        "like an effect, so arrows may be reversed.",
-        "ignore the direction of edges between these and other columns, or measure all at the same times",
-    ),
     "wandering": (
         "{columns}: neighbouring rows are almost equal. Slow series like this look related by chance.",
         "take differences, or keep fewer rows per time",
@@ -128,23 +56,6 @@ _SENTENCES = {
     "dependent": (
         "{one} is almost determined by {others}. Which of them has an effect cannot be found out.",
         "leave {one} out with {variables}",
-    ),
-    "units": (
-        "{columns}: the spread is up to {factor:.2g} times {more} than at the two other sites; the units may differ.",
-        "use one unit everywhere: a fit does not compare fewer than four sites",
-    ),
-    "units/conversion": (
-        "{one} seems to have another unit than at the other sites: its median is {level:.4g}, theirs {usual:.4g}. {change} "
-        "makes it {becomes:.4g}, with a spread like theirs.",
-        "use one unit everywhere: change it in the file, or with {as_units} for this site alone",
-    ),
-    "repeated": (
-        "it is a copy of recording {same_recording!r} of site {same_site!r}. Its rows would count twice.",
-        "leave one of them out",
-    ),
-    "header": (
-        "all column names are numbers: the file seems to have no header, or variables in rows instead of columns.",
-        "write one column per variable, with its name in the first line",
     ),
     "others-looked-at": ("{listed} can be read; the other remarks are about {them}.", ""),
     "usable-rows/complete": (
@@ -154,15 +65,6 @@ _SENTENCES = {
     "usable-rows/any": (
         "{usable} of {rows} rows can be used with {lags}: a row needs {needs} before it, and no gap in time between them.",
         "fill short gaps, choose columns with few gaps by {variables}, or give the right step with {freq}",
-    ),
-    "coarser-rows": (
-        "rows are {own} apart, which is {every} steps of {step}. Empty rows were put between them. Effects over single steps "
-        "come from sites that measure every step.",
-        "{freq} sets another step for all",
-    ),
-    "uneven-times": (
-        "{share} of the times in {one} are off the step of {step}, by at most {most} of it. They count as regular.",
-        "{cure} refuses such times, {fifth} allows a fifth of the step",
     ),
     "averaged/average": (
         "{n} readings became {n_values} values: those in one step of {step} were averaged ({lost}). What happens within a "
@@ -176,19 +78,6 @@ _SENTENCES = {
     "beyond-limits": (
         "{listed} lie beyond their limits and were left empty.",
         "check such cells, and change the limits with {as_limits} if the cells are right",
-    ),
-    "text-format": (
-        "the text file is read with {how}.",
-        "if that is wrong, set it with {separator} and {decimal}",
-    ),
-    "limits": ("cells beyond these limits are left empty: {listed}.", "change them with {as_limits}"),
-    "auto-step": (
-        "a time step of {step} was chosen: the longest common one that keeps most readings in separate rows ({part:.0%}).",
-        "set it with {cure}, so that it stays the same with other data and at every site",
-    ),
-    "steps": (
-        "readings are not equally far apart: {listed}.",
-        "{choice} takes one value per step",
     ),
     "all-rows/error": (
         "too few rows: {what}, of which at most {usable} can be used with {lags}. A network has {n_columns} columns "
@@ -246,7 +135,6 @@ def _variant(it: Said) -> str:
     code, level = it.finding.code, it.finding.level
     choices = {
         "averaged": "average" if it.get("how") == "average" else "same",
-        "text-cells": "some" if it.get("n_numbers", 0) >= it.get("n_text", 0) else "all",
         "all-rows": level,
         "empty-column": "all" if level == "error" else "some",
         "usable-rows": "complete" if level == "error" else "any",
@@ -265,24 +153,17 @@ def _parts(it: Said) -> dict[str, Any]:
     count = values.get("n_starts", values.get("n", 0))
     parts: dict[str, Any] = {
         "columns": names_of(about),
-        "names": ", ".join(map(repr, about)),
         "s": "s" if len(about) == 1 else "",
         "cure": between.join(it.setting(name, value) for name, value in it.finding.cure.items()),
         "leave_out": f"choose the other columns with {it.option('variables')}",
         "starts": times(count),
         "lags": f"{n_lags} lag{'' if n_lags == 1 else 's'}",
         "needs": f"all its cells, those of {before}" if values.get("whole_rows") else before,
-        "dates": f" ({_DATES})" if values.get("is_date") else "",
-        "more": "larger" if values.get("is_larger") else "smaller",
-        "fifth": it.setting("jitter", 0.2),
-        "exogenous": it.option("prepare.exogenous"),
     }
-    parts["at"] = f": row {values['row']} (counted from 0) has {values['cell']!r}" if "row" in values else ""
     parts |= {name: it.option(name) for name in ("variables", "series", "kinds", "freq", "time")}
     parts["of_far"] = f"; {names_of(about)} differ as much as different units would" if about else ""
     parts["as_limits"] = it.option("limits")
     if about:
-        parts |= {f"as_{role}": it.setting(role, about[0]) for role in ("site", "series")}
         parts |= {"one": repr(about[0]), "last": repr(about[-1])}
     return parts
 
@@ -295,8 +176,7 @@ def _own_parts(it: Said) -> dict[str, Any]:
     if code == "dependent":
         return {"others": names_of(about[1:])}
     if code == "sentinel":
-        what = "one value" if it["value"] is None else f"{it['value']:g}"
-        return {"what": what, "or_use": f", or use {it.cure}" if it.finding.cure else ""}
+        return {"what": f"{it['value']:g}", "or_use": f", or use {it.cure}"}
     if code == "outliers":
         sites = sorted(it["cells"], key=lambda name: -it["cells"][name])
         shown = ", ".join(f"{it['cells'][name]} at {name!r}" for name in sites[:3])
@@ -306,8 +186,8 @@ def _own_parts(it: Said) -> dict[str, Any]:
         rows, recordings, owners = (counted(it[name], noun) for name, noun in sizes)
         needed = it["fewest"] * it["columns"]
         return {"what": f"{rows} in {recordings} of {owners}", "n_columns": it["columns"], "needed": needed}
-    if code in ("uneven-times", "empty-share"):
-        return {name: percent(it[name]) for name in ("share", "most") if name in it.finding.values}
+    if code == "empty-share":
+        return {"share": percent(it["share"])}
     if code == "others-looked-at":
         sites = it["kept"]
         more = f" and {len(sites) - 4} more sites" if len(sites) > 4 else ""
@@ -317,48 +197,14 @@ def _own_parts(it: Said) -> dict[str, Any]:
         names = list(it["shares"])
         lost = ", ".join(f"{percent(it['shares'][name])} of {name!r}" for name in names[:3])
         more = f" and less of {len(names) - 3} more" if len(names) > 3 else ""
-        way = "`feddbn check` shows what other steps keep; take a finer one with"
-        return {
-            "lost": lost + more,
-            "finer": f"{way} {it.option('freq')}",
-        }
-    if code == "text-format":
-        said = {"separator": "columns separated by {!r}", "decimal": "the decimal sign {!r}"}
-        how = " and ".join(
-            said[name].format(value) for name, value in it.finding.values.items() if name in said
-        )
-        return {"how": how, **{name: it.option(name) for name in said}}
+        return {"lost": lost + more, "finer": f"take a finer step with {it.option('freq')}"}
     if code == "beyond-limits":
         return {"listed": ", ".join(f"{counted(n, 'cell')} of {name!r}" for name, n in it["cells"].items())}
-    if code == "limits":
-        return {
-            "listed": ", ".join(f"{name!r} {low:g} to {high:g}" for name, (low, high) in it["limits"].items())
-        }
-    if code == "steps":
-        # The step that is proposed, a finer and a coarser one.
-        step = it.finding.cure.get("freq")
-        middle = max((k for k, row in enumerate(it["steps"]) if row["step"] == step), default=1)
-        near = it["steps"][max(middle - 1, 0) : middle + 2]
-        return {"listed": "; ".join(map(_step_said, near)), "choice": it.option("freq")}
-    if code == "units" and it.get("how") == "conversion":
-        factor, offset = it["factor"], it["offset"]
-        formula = f"{factor:.4g} x" + (f" {'+' if offset > 0 else '-'} {abs(offset):.4g}" if offset else "")
-        named = f"{it['units'][0]} to {it['units'][1]}: " if it["units"] else ""
-        return {"change": f"A change of unit ({named}{formula})", "as_units": it.option("units")}
     if code == "usable-rows":
         return {"filling": it.method("OneShotDBN", "oneshot")}
     if code == "cycles":
         return {"listed": ", ".join(f"{period:.4g}" for period in it["periods"])}
     return {}
-
-
-def _step_said(row: dict[str, Any]) -> str:
-    """What a step keeps, and how full its rows are."""
-    shares = row["filled"]
-    low, high = (end(shares, key=shares.__getitem__) for end in (min, max))
-    often = f"{shares[high]:.0%} of the steps have {high!r}"
-    rarely = "" if low == high else f" and {shares[low]:.0%} {low!r}"
-    return f"steps of {row['step']} keep {row['kept']:.0%} of the readings apart, and {often}{rarely}"
 
 
 def _told(it: Said, found: str, cure: str) -> Card:
@@ -392,12 +238,6 @@ def _missing(it: Said) -> Card:
     )
 
 
-@says("kinds")
-def _kinds(it: Said) -> Card:
-    found = "; ".join(f"{name!r} {_LEVELS[_kind_of(said)]}" for name, said in it["kinds"].items())
-    return _told(it, f"{found}.", f"{_declared(it)}; other methods treat them as numbers and refuse text")
-
-
 @says("kinds-somewhere")
 def _kinds_somewhere(it: Said) -> Card:
     said = []
@@ -406,12 +246,6 @@ def _kinds_somewhere(it: Said) -> Card:
         said += [f"{names_of(names)} with {what} only"] if names else []
     cure = f"{_declared(it)}; other methods treat them as numbers" if it.finding.cure else ""
     return _told(it, f"{' and '.join(said)}.", cure)
-
-
-def _kind_of(said: Any) -> str:
-    return (
-        "categorical" if isinstance(said, list) else said if isinstance(said, str) else str(next(iter(said)))
-    )
 
 
 def _declared(it: Said) -> str:

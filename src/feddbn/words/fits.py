@@ -198,7 +198,6 @@ _AGAINST = {
     "dependence": "noise that is shared between variables",
     "curvature": "curved effects",
     "sites-disagree": "sites that disagree",
-    "held": "values that are held",
     "made-up-values": "values that were not measured",
     "slow-levels": "levels that drift",
     "two-rates": "sites with other time steps",

@@ -178,47 +178,9 @@ _AGAINST = {
     "too-few-rows": "there are too few rows",
     "sites-disagree": "sites do not fit each other",
     "two-rates": "rows of some sites are farther apart in time",
-    "held": "values repeat themselves",
     "made-up-values": "some values were filled in earlier",
     "hidden": "hidden causes explain the data as well",
     "memory": "residuals are autocorrelated",
     "dependence": "residuals of the same row correlate",
     "curvature": "effects are not straight lines",
 }
-
-
-@says("roots-none")
-def _roots_none(it: Said) -> str:
-    return (
-        f"no variable's own noise is unusual in this window (smallest p-value {it['p_value']:.2f}), so there is no root to "
-        "name. Shares then only say where normal noise came from."
-    )
-
-
-@says("roots-everywhere")
-def _roots_everywhere(it: Said) -> str:
-    return (
-        f"the noise of {it['n']} of {it['d']} variables is unusual. Then the network does not hold in this window, or "
-        "something outside it acts on many variables. Do not rely on the order of roots."
-    )
-
-
-@says("roots-few-rows")
-def _roots_few_rows(it: Said) -> str:
-    return (
-        f"only {it['n']} complete rows before the window say what is normal. With fewer than {it['fewest']}, the noise of "
-        "the network is used instead, as if it and the weights were exact. Give more rows before the window."
-    )
-
-
-@says("roots-missing-cells")
-def _roots_missing_cells(it: Said) -> str:
-    return (
-        f"cells of {it.names} are missing in the window ({it['n']} in all). They are taken as the network expects them. If "
-        "such a variable is the root, its effects are named instead."
-    )
-
-
-@says("roots-open")
-def _roots_open(it: Said) -> str:
-    return f"the data do not tell the direction of {it.names}. The other end may be the root."

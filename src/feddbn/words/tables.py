@@ -146,7 +146,7 @@ def look_table(looks: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def change_tables(found: Any) -> list[Table]:
-    """Segments of `feddbn.results.changes.StoredChanges`; then edges, noise variances and levels that change or drift."""
+    """Segments of `feddbn.results.changes.StoredChanges`; then edges, noise variances and levels that change."""
 
     def numbers(row: Mapping[str, Any], *names: str) -> tuple[str, ...]:
         return (*(f"{row[name]:.4g}" for name in names), f"{row['probability']:.3f}")
@@ -171,20 +171,6 @@ def change_tables(found: Any) -> list[Table]:
             [(row["target"], row["what"], *change(row)) for row in found.variances],
             range(3, 6),
             "Noise variances and levels that change",
-        ),
-        Table(
-            ("Cause", "Effect", "Lag", "At the start", "In the middle", "At the end", "Probability"),
-            [
-                (
-                    row["source"] or "(level)",
-                    row["target"],
-                    row["lag"],
-                    *numbers(row, "start", "middle", "end"),
-                )
-                for row in found.drift
-            ],
-            range(3, 7),
-            "Weights and levels that drift",
         ),
     ]
     heads = ("Segment", "From", "To", "Rows of all sites", "Edges")

@@ -258,8 +258,8 @@ says_as(
             "Is the contemporaneous graph free of cycles?",
             "No.",
             (
-                "Some variables are their own cause within one time step, which the model does not allow. Averages and "
-                "votes of networks can have such cycles."
+                "Some variables are their own cause within one time step, which the model does not allow. Averages of "
+                "networks can have such cycles."
             ),
             "Use FDBNL or OneShotDBN, which cannot return cycles.",
         ),

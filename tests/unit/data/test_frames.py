@@ -245,10 +245,11 @@ def test_exact_decimals_and_truths_beside_empty_cells_are_numbers():
     [
         (["t,temp", "0,36,5", "1,36,6"], {}, ("separator=", "decimal="), "not-csv"),
         (["t,temp", "0,36", "1,36,6"], {}, ("separator=", "line 3"), "not-csv"),
+        (["t;temp", "0;36"], {}, ("separator=';'",), "separator"),
         (["t;temp", "0;36"], {"separator": "|"}, ("separator=';'",), "separator"),
         (["t\ttemp", "0\t36"], {"separator": ";"}, ("separator='\\t'",), "separator"),
         (["t,temp", "0,36"], {"decimal": ","}, ("separator=", "decimal=','"), ""),
-        (["t,temp", "0,36", "1,\xe4"], {}, ("encoding='latin-1'", "line 3"), "not-text"),
+        (["t,temp", "0,36", "1,\xe4"], {}, ("encoding='latin-1'",), "not-text"),
         (["t,temp", "0,36", "1,\xe4"], {"encoding": "utf-8"}, ("encoding='latin-1'", "utf-8"), "not-text"),
         (["t,temp", "0,36"], {"encoding": "utf-9"}, ("encoding='utf-9'",), ""),
         (["t,temp", "0,36"], {"separator": ";;"}, ("separator=';;'",), ""),
@@ -262,3 +263,8 @@ def test_a_text_file_that_is_written_otherwise_says_which_option_it_needs(
     path.write_text("\n".join(lines), encoding="latin-1")
     with refused(InputError, *names, code=code):
         read_sites(path, **options)
+
+
+def test_text_of_numbers_is_text():
+    with refused(DataError, "'x'", code="not-numeric"):
+        read_sites({"s": pl.DataFrame({"x": ["1.5", "2"], "y": [1.0, 2.0]})})

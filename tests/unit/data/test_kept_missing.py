@@ -150,9 +150,9 @@ def test_checks_of_a_fit_look_at_the_cells_that_are_there() -> None:
     values[:, 0] = np.arange(200.0)
     sites = read_sites({"A": values}, missing="keep")
     table = summary(sites, 1)
-    found = {one.code: one for one in certain_doubts(sites, table, 1, ())}
+    found = {one.code: one for one in certain_doubts(sites, table, 1)}
     assert found["sentinel"].values["value"] == -999
     assert found["undeclared-time"].about == ("x0",)
     assert "usable-rows" in found
-    as_used = certain_doubts(sites, table, 1, (), False)
+    as_used = certain_doubts(sites, table, 1, False)
     assert {one.code for one in as_used} == {"sentinel", "undeclared-time"}

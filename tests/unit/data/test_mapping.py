@@ -153,7 +153,7 @@ def test_a_fit_on_mapped_tables_has_the_bits_of_a_fit_on_the_frames(long, tmp_pa
 def test_a_check_of_a_described_table_says_what_one_of_the_frame_says(long, tmp_path):
     described = feddbn.check(written(tmp_path, 'data = "vitals.parquet"\n' + KEYS + VARIABLES))
     plain = feddbn.check({"site": long}, variables=list(CONCEPTS), limits=LIMITS, **READ)
-    assert {"steps", "limits", "beyond-limits"} <= set(described.codes)
+    assert {"beyond-limits", "averaged"} <= set(described.codes)
     assert [one.to_dict() for one in described] == [one.to_dict() for one in plain]
 
 
@@ -183,20 +183,6 @@ def test_units_are_changed_before_limits(long, expected, tmp_path):
         np.testing.assert_allclose(a, b, rtol=1e-9)
 
 
-def test_two_names_in_two_units_are_one_variable(long, expected, tmp_path):
-    is_odd = (long["what"] == "temp") & (np.arange(len(long)) % 3 == 0)
-    table = long.assign(what=np.where(is_odd, "temp_f", long["what"]))
-    table["value"] = np.where(is_odd, table["value"] * 9 / 5 + 32, table["value"])
-    variables = {
-        "pulse": {"limits": (10, 300)},
-        "sbp": "sbp",
-        "temp": [{"name": "temp", "limits": (25, 45)}, {"name": "temp_f", "unit": "F", "to": "C"}],
-    }
-    site = read_sites(table, variables=variables, missing="keep", **READ)["site-0"]
-    for (*_, a), (*_, b) in zip(blocks(site), blocks(expected), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-9)
-
-
 @pytest.mark.parametrize("kept", [in_memory, in_files])
 def test_columns_of_a_wide_table_have_the_names_of_the_study(tmp_path, kept):
     rng = np.random.default_rng(0)
@@ -217,7 +203,7 @@ def test_columns_of_a_wide_table_have_the_names_of_the_study(tmp_path, kept):
     [
         ("[variables]\npuls = {}\n", DataError, "pulse"),
         ("[variables]\nsbp = {unit = 'kpa', to = 'mmHg'}\n", ParameterError, "kPa"),
-        ("[variables]\nsbp = {}\nother = 'sbp'\n", ParameterError, "other"),
+        ("[variables]\nsbp = {}\nother = 'sbp'\n", ParameterError, "twice"),
         ("[variables]\nsbp = {nme = 'sbp'}\n", ParameterError, "name"),
         ("[variables]\nsbp = {}\nsbp = {}\n", FileError, "TOML"),
         ("serie = 'stay'\n", ParameterError, "series"),

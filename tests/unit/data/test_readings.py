@@ -10,8 +10,6 @@ import pytest
 
 import feddbn
 from feddbn.data import PLAUSIBLE, SqlTable, read_sites
-from feddbn.data.read import read_all
-from feddbn.data.readings import StepTable
 from feddbn.errors import DataError, ParameterError
 from support.files import in_files
 
@@ -139,14 +137,6 @@ def test_units_change_before_limits_and_beyond_them_is_empty() -> None:
     np.testing.assert_allclose(block.values, [[37, 120], [np.nan, 122], [38, 124]])
 
 
-def test_a_site_of_a_coarser_step_has_empty_rows_on_the_finer_one() -> None:
-    rows = pd.DataFrame({"t": [0, 2, 4, 10, 12], "x": [1.0, 2.0, 3.0, 4.0, 5.0]})
-    site = read_sites(rows, time="t", freq=1, missing="keep")["site-0"]
-    blocks = list(next(site.recordings()).blocks())
-    assert [(block.time, len(block.values)) for block in blocks] == [(0, 5), (10, 3)]
-    np.testing.assert_array_equal(blocks[0].values[:, 0], [1, np.nan, 2, np.nan, 3])
-
-
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -181,10 +171,12 @@ def test_what_cannot_be_read_is_said(change: dict[str, object], given: dict[str,
     assert found.value.code == code
 
 
-def test_readings_need_times() -> None:
+@pytest.mark.parametrize(("given", "needs"), [({"freq": "1h"}, "time"), ({"time": "t"}, "freq")])
+def test_readings_need_times_and_a_step(given: dict[str, str], needs: str) -> None:
     long = pd.DataFrame({"t": pd.date_range("2024", periods=3), "what": "a", "x": 1.0})
-    with pytest.raises(ParameterError):
-        read_sites(long, names="what", values="x")
+    with pytest.raises(ParameterError) as found:
+        read_sites(long, names="what", values="x", **given)
+    assert found.value.code == f"needs-{needs}"
 
 
 def remarks(site: object, code: str) -> list[dict[str, object]]:
@@ -216,84 +208,6 @@ def test_limits_of_wide_rows_are_counted_and_ready_ones_have_a_word() -> None:
     assert all(low < high for low, high in PLAUSIBLE["adult-icu"].values())
     with pytest.raises(ParameterError, match="adult-icu"):
         feddbn.Layout(limits="icu")
-
-
-def steps_of(data: object, **read: object) -> StepTable:
-    found = read_all(data, feddbn.Layout(**read), is_looked_at=True).steps
-    assert found is not None
-    return found
-
-
-def regular(step: str, seed: int) -> pd.DataFrame:
-    """A reading of two variables about every step, one of five of them twice as often."""
-    rng = np.random.default_rng(seed)
-    times = pd.Timestamp("2024-01-01") + pd.Timedelta(step) * (np.arange(300) + rng.uniform(0, 0.2, 300))
-    extra = times[::5] + pd.Timedelta(step) * 0.3
-    t = np.concatenate([times, extra])
-    return pd.DataFrame({"t": t, "x": rng.normal(size=len(t)), "y": rng.normal(size=len(t))})
-
-
-@pytest.mark.parametrize("step", ["1h", "5min", "1D"])
-def test_the_step_that_is_chosen_keeps_most_readings_apart_at_all_sites(step: str) -> None:
-    sites = read_sites({"a": regular(step, 0), "b": regular(step, 1)}, time="t", freq="auto")
-    assert {site.step for site in sites.values()} == {step}
-    for site in sites.values():
-        (found,) = remarks(site, "auto-step")
-        assert found["part"] == pytest.approx(5 / 6, abs=0.02)
-
-
-@pytest.mark.parametrize("batch_rows", [500, 10**6])
-def test_the_table_of_steps_is_that_of_pandas_wherever_rows_are(tmp_path: Path, batch_rows: int) -> None:
-    long = table(3, 3000).drop_duplicates(["stay", "t", "what"])
-    path = tmp_path / "long.csv"
-    long.to_csv(path, index=False)
-    with in_files(batch_rows):
-        found = steps_of(path, **LONG)
-    since = long["t"] - pd.Timestamp("1970-01-01", tz="UTC")
-    for step in ("30min", "1h", "4h"):
-        k = found.texts.index(step)
-        cells = long.assign(n=since // pd.Timedelta(step)).drop_duplicates(["stay", "n", "what"])
-        assert found.kept[k] == pytest.approx(len(cells) / len(long))
-        ends = cells.groupby("stay")["n"]
-        n_steps = int((ends.max() - ends.min() + 1).sum())
-        expected = [(cells["what"] == name).sum() / n_steps for name in found.variables]
-        np.testing.assert_allclose(found.filled[k], expected)
-
-
-@pytest.mark.parametrize("times", [[0, 1, 3, 4], [0.0, 0.5, 2.5, 4.0]])
-def test_steps_of_numbers_may_be_parts_of_their_unit(times: list[float]) -> None:
-    rows = pd.DataFrame({"t": times, "x": [1.0, 2.0, 3.0, 4.0]})
-    found = steps_of(rows, time="t", irregular="average", freq=1)
-    for step in (0.5, 1.0, 2.0):
-        k, n = found.texts.index(f"{step:g}"), {t // step for t in times}
-        assert found.kept[k] == len(n) / 4
-        assert found.filled[k, 0] == pytest.approx(len(n) / (max(n) - min(n) + 1))
-
-
-def test_a_site_that_is_refused_is_not_counted() -> None:
-    rows = pd.DataFrame({"t": [0, 1, 2, 3], "x": 1.0})
-    alone = steps_of({"a": rows}, time="t", freq="auto")
-    both = steps_of({"a": rows, "b": rows.assign(x=np.inf)}, time="t", freq="auto")
-    np.testing.assert_array_equal(alone.kept, both.kept)
-    np.testing.assert_array_equal(alone.filled, both.filled)
-    with pytest.raises(DataError):
-        read_sites({"b": rows.assign(x=np.inf)}, time="t", freq="auto")
-
-
-def test_check_says_what_steps_keep_and_which_limits_hold() -> None:
-    data = {name: regular("1h", seed) for seed, name in enumerate("abc")}
-    found = feddbn.check(data, time="t", irregular="average", freq="2h", limits={"x": (-3, 3), "z": (0, 1)})
-    (steps,) = found.of("steps")
-    assert steps.cure == {"freq": "1h"}
-    kept = {row["step"]: row["kept"] for row in steps.values["steps"]}
-    assert kept["1h"] > 0.8 > kept["2h"]
-    (limits,) = found.of("limits")
-    assert limits.values["limits"] == {"x": [-3, 3]}
-    # A step that is coarser than the readings can turn the result over.
-    assert {one.level for one in found.of("averaged")} == {"warning"}
-    refused = feddbn.check(data, time="t", sort=True)
-    assert refused.of("refused")
-    assert refused.of("steps")
 
 
 @pytest.mark.parametrize("wide", [False, True])

@@ -1,32 +1,33 @@
+"""What is said of variables: where a table has them, their units and their limits."""
+
 import pytest
 
-from feddbn.data.sources import Change, Source, read_limits, read_sources, read_units
+from feddbn import Layout
+from feddbn.data.sources import Change, read_limits, read_units
 from feddbn.errors import ParameterError
 
 
 def test_a_table_of_variables_says_where_they_are_and_how_they_change():
-    sources, limits = read_sources(
-        {
+    layout = Layout(
+        names="what",
+        values="value",
+        variables={
             "pulse": "HR",
             "sbp": {"name": 3004249, "unit": "kPa", "to": "mmHg", "limits": [20, 300]},
             "spo2": [40762499, 3016502],
             "glucose": {"unit": "mg/dL", "to": "mmol/L", "factor": 0.0555},
-            "temp": [
-                {"name": "t_f", "unit": "F", "to": "C"},
-                {"name": "t_c", "unit": "C", "limits": (25, 45)},
-            ],
-        }
+        },
     )
-    assert sources["pulse"] == (Source("HR"),)
-    (sbp,) = sources["sbp"]
-    assert (sbp.name, sbp.change.unit, sbp.change.to) == ("3004249", "kPa", "mmHg")
-    assert sbp.change.factor == pytest.approx(7.50062, rel=1e-6)
-    assert [one.name for one in sources["spo2"]] == ["40762499", "3016502"]
-    assert sources["glucose"] == (Source("glucose", Change("mg/dL", "mmol/L", 0.0555, 0.0)),)
-    assert [one.change.factor for one in sources["temp"]] == [pytest.approx(5 / 9), 1.0]
-    assert limits == {"sbp": (20.0, 300.0), "temp": (25.0, 45.0)}
-    # What was read can be read again.
-    assert read_sources(sources)[0] == sources
+    assert layout.variables == ("pulse", "sbp", "spo2", "glucose")
+    assert layout.sources == {
+        "pulse": ("HR",),
+        "sbp": ("3004249",),
+        "spo2": ("40762499", "3016502"),
+        "glucose": ("glucose",),
+    }
+    assert layout.units["sbp"].factor == pytest.approx(7.50062, rel=1e-6)
+    assert layout.units["glucose"] == Change("mg/dL", "mmol/L", 0.0555, 0.0)
+    assert layout.limits == {"sbp": (20.0, 300.0)}
 
 
 def test_units_are_words_changes_or_numbers():
@@ -49,8 +50,7 @@ def test_units_are_words_changes_or_numbers():
         ({"a": {"name": 1.5}}, "mapping"),
         ({"a": {"name": []}}, "mapping"),
         ({"a": {"unit": "kPa", "factor": 2}}, "mapping"),
-        ({"a": [{"name": "x", "limits": [0, 1]}, {"name": "y", "limits": [0, 2]}]}, "mapping"),
-        ({"a": [{"name": "x", "unit": "C"}, {"name": "y", "unit": "F"}]}, "mapping"),
+        ({"a": [{"name": "x"}, {"name": "y"}]}, "mapping"),
         ({"a": {"unit": "kpa", "to": "mmHg"}}, "unknown-unit"),
         ({"a": {"unit": "mg/dL", "to": "mmol/L"}}, "other-quantity"),
         ({"a": {"limits": [3, 1]}}, ""),
@@ -59,7 +59,7 @@ def test_units_are_words_changes_or_numbers():
 )
 def test_a_bad_mapping_is_refused(said, code):
     with pytest.raises(ParameterError) as refused:
-        read_sources(said)
+        Layout(variables=said)
     assert refused.value.code == code
 
 

@@ -44,25 +44,21 @@ def test_fractional_steps_are_steps(step: float) -> None:
 def test_whole_and_fractional_numbers_are_one_kind() -> None:
     sites = {"A": [table([0.0, 1.0, 2.0]), table([0.0, 0.5, 1.0, 1.5, 2.0])]}
     assert lengths(read_sites(sites, time="t")["A"]) == [1, 1, 1, 5]
-    with refused(DataError, "0.72", "'B'", "1"):
+    with refused(DataError, "0.72", "'B'", "1", code="two-steps"):
         read_sites({"A": table([0.0, 0.72, 1.44]), "B": table([0, 1, 2])}, time="t")
 
 
-def test_small_jitter_is_snapped_and_said() -> None:
+def test_small_jitter_is_snapped() -> None:
     rng = np.random.default_rng(0)
     hours = pd.Timestamp("2024-01-01") + pd.to_timedelta(
         np.r_[0:100, 105:200] * 3600 + rng.uniform(-5, 5, 195), unit="s"
     )
     site = read_sites({"A": table(hours)}, time="t")["A"]
     assert lengths(site) == [100, 95]
-    (remark,) = site.findings
-    assert (remark.code, remark.about) == ("uneven-times", ("t",))
-    assert remark.values["step"] == "1h"
-    assert remark.values["most"] < 0.003
+    assert site.step == "1h"
     block = list(next(iter(site.recordings())).blocks())[1]
     assert block.time == 105
     assert lengths(read_sites({"A": table(hours)}, time="t", freq="1h")["A"]) == [100, 95]
-    assert read_sites({"A": table(hours)}, time="t", jitter=0.1)["A"].findings == ()
     with refused(DataError, "jitter=", code="closer"):
         read_sites({"A": table(hours)}, time="t", freq="1h", jitter=0)
 
@@ -103,7 +99,7 @@ def test_streamed_times_are_read_as_in_memory(tmp_path: Path) -> None:
         for read in ({}, {"freq": 0.72}):
             disk = read_sites(tmp_path / "a.csv", time="t", **read)["a"]
             assert values(memory) == values(disk)
-            assert read or memory.findings == disk.findings != ()
+            assert memory.step == disk.step or read
 
 
 DAYS = pd.date_range("2024-01-01", periods=40, freq="D")
@@ -120,7 +116,7 @@ DAYS = pd.date_range("2024-01-01", periods=40, freq="D")
 def test_dates_with_the_day_or_the_month_first(form: str, day_first: bool) -> None:
     text = DAYS.strftime(form)
     assert cut(text.delete(10), day_first=day_first) == [10, 29]
-    with refused(DataError, f"day_first={day_first}", code="day-or-month"):
+    with refused(DataError, "day_first=True", "day_first=False", code="day-or-month"):
         cut(text)
     with refused(DataError, f"day_first={not day_first}", code="wrong-first"):
         cut(text, day_first=not day_first)
@@ -132,10 +128,9 @@ def test_ambiguous_dates_are_said() -> None:
     with refused(DataError, "day_first=True", "day_first=False", code="day-or-month"):
         cut(text)
     assert cut(text, day_first=True) == [12]
-    with refused(DataError, code="both-first"):
-        cut(["13/01/2024", "01/14/2024"], day_first=True)
-    with refused(DataError, code="no-such-day"):
-        cut(["30/02/2024", "01/03/2024"], day_first=True)
+    for wrong in (["13/01/2024", "01/14/2024"], ["30/02/2024", "01/03/2024"]):
+        with refused(DataError, code="wrong-first"):
+            cut(wrong, day_first=True)
 
 
 def test_fit_and_check_take_the_same_arguments() -> None:
@@ -151,11 +146,7 @@ def test_fit_and_check_take_the_same_arguments() -> None:
     uneven = feddbn.OneShotDBN(n_lags=1).fit(shuffled, time="t", sort=True)
     assert np.array_equal(even.W_, uneven.W_)
     assert np.array_equal(even.A_, uneven.A_)
-    assert "uneven-times" in uneven.findings_.codes
-    allowed = feddbn.OneShotDBN(n_lags=1).fit(sites, time="t", jitter=0.1)
-    assert "uneven-times" not in allowed.findings_.codes
-    (told,) = feddbn.check(shuffled, time="t", sort=True).of("uneven-times")
-    assert told.values["n_sites"] == 2
+    assert not feddbn.check(shuffled, time="t", sort=True).of("refused")
     assert feddbn.check(shuffled, time="t").of("refused")
 
 
@@ -188,7 +179,7 @@ def test_calendar_steps_count_months_and_working_days() -> None:
     assert cut(months[::3], freq="QS") == [5]
     assert cut(pd.bdate_range("2024-01-01", periods=12), freq="B") == [12]
     assert cut(months) == [14]
-    with refused(DataError, "rows 1 and 2", "freq='MS'", code="closer"):
+    with refused(DataError, "row 2", "freq=", code="closer"):
         cut(months + pd.to_timedelta(np.arange(14) % 2, unit="D"))
 
 
@@ -205,12 +196,14 @@ def test_dates_in_the_index_are_times_and_other_indices_are_not() -> None:
 
 
 def test_sites_with_different_steps_are_refused_unless_freq_says_so() -> None:
-    one = pd.DataFrame({"t": [0, 1, 2], "a": [0.0, 1.0, 2.0]})
-    two = one.assign(t=[0, 2, 4])
-    with refused(DataError, "'A' has a row every 1 ", "'B' every 2,"):
-        read_sites({"A": one, "B": two}, time="t", missing="drop")
-    read = read_sites({"A": one, "B": two}, time="t", freq=1, missing="drop")
-    assert lengths(read["B"]) == [1, 1, 1]
+    one = pd.DataFrame({"t": [0, 1, 2, 3], "a": [0.0, 1.0, 2.0, 3.0]})
+    two = one.assign(t=[0, 2, 4, 6])
+    with refused(DataError, "'A' has a row every 1 ", "'B' every 2,", code="two-steps"):
+        read_sites({"A": one, "B": two}, time="t")
+    read = read_sites({"A": one, "B": two}, time="t", freq=1)
+    assert lengths(read["B"]) == [1, 1, 1, 1]
+    both = read_sites({"A": one, "B": two}, time="t", freq=2, irregular="average")
+    assert [values(both[name]) for name in "AB"] == [[[0.5, 2.5]], [[0.0, 1.0, 2.0, 3.0]]]
 
 
 NEAR = ["2024-01-01", "2024-01-02", "2024-01-03", "2024-01-03T12:00", "2024-01-04T12:00"]
@@ -219,10 +212,9 @@ NEAR = ["2024-01-01", "2024-01-02", "2024-01-03", "2024-01-03T12:00", "2024-01-0
 @pytest.mark.parametrize(
     ("times", "options", "names", "code"),
     [
-        ([0, 1, 1, 2], {}, ("'recording-0' of site 'A'", "rows 1 and 2"), "same-time"),
+        ([0, 1, 1, 2], {}, ("'recording-0' of site 'A'", "row 2"), "same-time"),
         ([0, 2, 1, 3], {}, ("row 2",), "earlier"),
-        (pd.to_datetime(NEAR, format="ISO8601"), {}, ("rows 2 and 3",), "closer"),
-        ([1.7e12, 1.7e12 + 0.5, 1.7e12 + 1], {}, (), "too-large"),
+        (pd.to_datetime(NEAR, format="ISO8601"), {}, ("row 3",), "closer"),
         ([0.0, np.nan, 1.0], {}, ("row 1",), ""),
         (["one", "two"], {}, ("2024-01-31",), "no-times"),
         ([0, 1, 2], {"freq": "D"}, ("freq=",), ""),

@@ -160,47 +160,6 @@ def test_residuals_of_a_network_that_changes_say_what_contradicts_it(fit):
     assert "curvature" in found.residuals_.violations
 
 
-def drifting_sites(n_sites=4, seed=0):
-    """An effect that grows from 0 to .8, and one that turns from .5 to -.5, little by little."""
-    rng, found = np.random.default_rng(seed), {}
-    for k in range(n_sites):
-        x = rng.normal(size=(ROWS, 3))
-        share = np.linspace(0, 1, ROWS)
-        x[:, 1] += 0.8 * share * x[:, 0]
-        x[1:, 2] += ((0.5 - share)[:, None] * x[:, :1])[:-1, 0]
-        found[f"s{k}"] = x
-    return found
-
-
-@pytest.fixture(scope="module")
-def drifting():
-    return ChangingDBN().fit(drifting_sites())
-
-
-def test_slow_drift_is_said_to_be_drift_with_its_course(drifting):
-    assert len(drifting.segments_) == 1
-    assert not len(drifting.changes_)
-    found = {(row.source, row.target, row.lag): row for row in drifting.drift_.itertuples()}
-    assert set(found) == {("x0", "x1", 0), ("x0", "x2", 1)}
-    for edge, ends in {("x0", "x1", 0): (0.0, 0.4, 0.8), ("x0", "x2", 1): (0.5, 0.0, -0.5)}.items():
-        row = found[edge]
-        np.testing.assert_allclose([row.start, row.middle, row.end], ends, atol=0.12)
-        assert row.probability > 0.99
-    # What forecasts use is the end of it, and a sentence says so.
-    assert drifting.W_[0, 1] == pytest.approx(found["x0", "x1", 0].end)
-    assert "drift" in drifting.findings_.codes
-    assert drifting.residuals_.violations == ()
-    weights = drifting.edge_probabilities_.set_index(["source", "target", "lag"])["weight"]
-    assert weights["x0", "x1", 0] == drifting.W_[0, 1]
-
-
-def test_drift_can_be_all_that_is_looked_for_or_left_out(drifting):
-    assert len(ChangingDBN(drift=False).fit(drifting_sites()).segments_) > 1
-    alone = ChangingDBN(drift=True).fit(drifting_sites())
-    assert set(alone.drift_["target"]) == {"x1", "x2"}
-    assert len(ChangingDBN(drift=True).fit(sites(network(), changed())).segments_) == 1
-
-
 def test_a_federation_is_told_which_period_is_the_first():
     frames = {
         name: pd.DataFrame(rows, index=pd.date_range("2024-03-01", periods=ROWS, freq="D"))

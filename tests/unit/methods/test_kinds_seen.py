@@ -74,7 +74,6 @@ def test_another_method_is_proposed_only_where_it_keeps_the_rows_and_has_no_leve
         found = feddbn.check(data)
         told = only(found, "kinds-as-lines")
         assert (told.values["but"], told.level) == (but, "note" if but else "warning")
-        assert ("kinds" in found.codes) == (not but)
 
 
 def test_a_method_that_loses_the_rows_says_so_first_and_counts_what_it_used():

@@ -52,12 +52,6 @@ def test_different_networks_are_not_taken_for_different_units():
     assert PFDBNL(rounds=PersonalRounds(max_rounds=20)).fit(fed.sites).scale_ == "none"
 
 
-def test_sites_with_different_variables_decide_too(raw):
-    part = {name: [frame.drop(columns=VITALS[i % 3]) for frame in raw[name]] for i, name in enumerate(raw)}
-    model = PFDBNL(different_variables=True, rounds=PersonalRounds(max_rounds=50)).fit(part)
-    assert model.scale_ == "federated"
-
-
 def test_the_papers_behaviour_has_a_name(raw):
     model = FDBNL(prepare=Prepare(scale="none")).fit(raw)
     assert model.scale_ == "none"

@@ -68,8 +68,6 @@ def test_a_curve_without_a_straight_part_and_a_product_are_edges() -> None:
     ]
     assert dbn.to_networkx().number_of_edges() == 3
     assert "1" in repr(dbn)
-    assert len(dbn.edges(threshold=0.85)) == 3
-    assert len(dbn.edges(threshold=1.15)) == 0
 
 
 def test_the_size_of_an_effect_is_its_standard_deviation_over_a_normal_source() -> None:
@@ -78,7 +76,8 @@ def test_the_size_of_an_effect_is_its_standard_deviation_over_a_normal_source() 
     dbn = curved(W, np.zeros((0, 2, 2)), None, [3.0, 0.0], [4.0, 1.0], [make_curve(0, 1, 0, 3.0, 2.0, b)])
     # The functions are uncorrelated with the value and with each other, with variance 1.
     size = -np.sqrt((0.7 * 2.0) ** 2 + np.sum(np.square(b)))
-    assert dbn.standardised_weights(np.array([2.0, 4.0]))[0, 0, 1] == pytest.approx(size / 4.0, rel=0.03)
+    # The noise of the target has variance 1.
+    assert dbn.standardised_weights()[0, 0, 1] == pytest.approx(size / np.sqrt(size**2 + 1), rel=0.03)
 
 
 def test_the_whole_effect_is_line_and_curve_and_zero_at_the_origin(curved_dbn: CurvedDBN) -> None:
@@ -142,7 +141,6 @@ def test_networks_that_differ_in_a_curve_are_not_equal(curved_dbn: CurvedDBN) ->
     stored["nodes"][1]["terms"][-1]["coefficients"][0][0] += 1e-3
     other = DBN.from_dict(stored)
     assert not dbn.equals(other)
-    assert dbn.equals(other, atol=2e-3)
     straight = DBN(dbn.W, dbn.A, dbn.variables, dbn.intercept, dbn.noise_variances)
     assert not dbn.equals(straight)
     assert not straight.equals(dbn)
@@ -182,7 +180,7 @@ def test_zero_curves_give_the_effects_of_the_linear_network(curved_dbn: CurvedDB
     np.testing.assert_allclose(usual["by"], sd)
     np.testing.assert_allclose(theirs["total"], 0.7 / sd * usual["total"])
     assert list(theirs.columns[:3]) == ["horizon", "at", "by"]
-    assert list(usual.columns) == ["horizon", "by", "total", "direct", "mediated", "cumulative"]
+    assert list(usual.columns) == ["horizon", "by", "total", "error", "cumulative"]
 
 
 def test_the_effect_at_a_value_is_that_of_brute_force_with_other_noise(curved_dbn: CurvedDBN) -> None:

@@ -25,11 +25,10 @@ def test_a_network_is_read_only_and_says_its_size() -> None:
     assert repr(dbn) == "<DBN: 2 variables, 1 lag, 1 contemporaneous and 0 lagged edges>"
 
 
-def test_equality_is_exact_unless_a_tolerance_is_given() -> None:
+def test_equality_is_exact() -> None:
     dbn, near = DBN(W, A), DBN(W + 1e-9 * (W != 0), A)
     assert dbn.equals(DBN(W, A))
     assert not dbn.equals(near)
-    assert dbn.equals(near, atol=1e-8)
     assert not dbn.equals(DBN(W, A, ["a", "b"]))
     assert not dbn.equals(DBN(W, np.zeros((2, 2, 2))))
 
@@ -40,16 +39,11 @@ def test_a_static_network_has_the_covariance_of_its_shocks() -> None:
     assert static.spectral_radius == 0.0
 
 
-def test_a_noiseless_network_has_no_likelihood_and_constant_residuals_no_normality() -> None:
+def test_a_noiseless_network_has_no_likelihood() -> None:
     silent = DBN(np.zeros((2, 2)), A, noise_variances=np.array([0.0, 1.0]))
     data = np.column_stack([np.zeros(50), np.random.default_rng(0).normal(size=50)])
     with pytest.raises(ParameterError, match="log_likelihood needs positive noise_variances"):
         silent.log_likelihood(data)
-    table = silent.residual_diagnostics(data)
-    assert np.isnan(table["normality_p"].iloc[0])
-    assert table["normality_p"].iloc[1] > 0.001
-    assert table["autocorrelation"].iloc[0] == 0.0
-    assert np.isnan(silent.residual_diagnostics(data[:10])["normality_p"]).all()
 
 
 @pytest.mark.parametrize(
@@ -58,9 +52,6 @@ def test_a_noiseless_network_has_no_likelihood_and_constant_residuals_no_normali
         ("impulse_responses", (3,), "response", 0),
         ("impulse_responses", (3, "reduced"), "response", 0),
         ("fevd", (3,), "share", 1),
-        ("total_effects", (3,), "effect", 0),
-        ("direct_effects", (3,), "effect", 0),
-        ("mediated_effects", (["x1"], 3), "effect", 0),
     ],
 )
 def test_every_cell_is_that_of_the_array(name, given, value, first):
@@ -77,48 +68,28 @@ def test_every_cell_is_that_of_the_array(name, given, value, first):
 RandomDBN = Callable[..., DBN]
 
 
-def path_sum(
-    dbn: DBN, i: int, j: int, horizon: int, through: set[int] | None, avoid: set[int] | None
-) -> float:
+def path_sum(dbn: DBN, i: int, j: int, horizon: int) -> float:
     """Sum over every directed path (i, 0) -> (j, horizon), enumerated one edge at a time."""
     stack = dbn.adjacency_matrices
 
-    def walk(node: int, time: int, visited: bool) -> float:
+    def walk(node: int, time: int) -> float:
         total = 0.0
         for lag, k in itertools.product(range(dbn.n_lags + 1), range(dbn.d)):
             weight, then = stack[lag][node, k], time + lag
-            if weight == 0 or then > horizon:
-                continue
-            if (k, then) == (j, horizon):
-                total += weight * (visited or through is None)
-            if not (avoid and k in avoid):
-                total += weight * walk(k, then, visited or (through is not None and k in through))
+            if weight and then <= horizon:
+                total += weight * ((k, then) == (j, horizon)) + weight * walk(k, then)
         return total
 
-    return walk(i, 0, False)
+    return walk(i, 0)
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_effects_equal_enumerated_paths(seed: int, random_dbn: RandomDBN) -> None:
     dbn = random_dbn(seed, d=3, n_lags=2)
-    total, mediated = dbn.total_effects(3), dbn.mediated_effects(["v1"], 3)
+    total = dbn.impulse_responses(3)
     for i, j, h in itertools.product(range(3), range(3), range(4)):
         own = float(i == j and h == 0)
-        assert total[h, i, j] == pytest.approx(own + path_sum(dbn, i, j, h, None, None))
-        assert mediated[h, i, j] == pytest.approx(path_sum(dbn, i, j, h, {1}, None), abs=1e-12)
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_total_is_the_structural_response_and_splits_into_direct_and_mediated(
-    seed: int, random_dbn: RandomDBN
-) -> None:
-    dbn = random_dbn(seed, d=5, n_lags=2)
-    total = dbn.total_effects(6)
-    np.testing.assert_allclose(total, dbn.impulse_responses(6), atol=1e-12)
-    own = np.zeros_like(total)
-    own[0] = np.eye(5)
-    np.testing.assert_allclose(total - own, dbn.direct_effects(6) + dbn.mediated_effects(None, 6), atol=1e-12)
-    np.testing.assert_allclose(dbn.mediated_effects([], 6), 0.0, atol=1e-12)
+        assert total[h, i, j] == pytest.approx(own + path_sum(dbn, i, j, h))
 
 
 def test_variance_shares_sum_to_one_and_a_noiseless_source_has_none(random_dbn: RandomDBN) -> None:
@@ -156,16 +127,3 @@ def test_likelihood_and_residuals_respect_the_borders_of_stretches(random_dbn: R
         dbn.log_likelihood([two.iloc[:2]])
     with pytest.raises(DataError, match="data contains NaN or infinity"):
         dbn.residuals(one.mask(one > one.max().min() - 1e-9))
-
-
-def test_diagnostics_accept_the_true_network_and_reject_one_that_misses_a_lag() -> None:
-    A = np.array([[[0.7, 0.0], [0.0, 0.0]]])
-    truth = DBN(np.zeros((2, 2)), A, ["a", "b"])
-    data = truth.simulate(2000, random_state=3)
-    right = truth.residual_diagnostics(data)
-    assert (right[["mean_p", "ljung_box_p", "normality_p"]] > 0.001).all().all()
-    np.testing.assert_allclose(right["variance_ratio"], 1.0, atol=0.1)
-    wrong = DBN(np.zeros((2, 2)), 0 * A, ["a", "b"]).residual_diagnostics(data)
-    assert wrong.loc["a", "ljung_box_p"] < 1e-10
-    assert wrong.loc["a", "autocorrelation"] == pytest.approx(0.7, abs=0.06)
-    assert wrong.loc["b", "ljung_box_p"] > 0.001

@@ -29,23 +29,22 @@ MAP = {"map": "(sbp + 2 dbp) / 3"}
 
 
 @pytest.mark.parametrize(
-    ("text", "python", "is_affine"),
+    ("text", "python"),
     [
-        ("(sbp + 2 dbp) / 3", "(a + 2 * b) / 3", True),
-        ("1/3 sbp + 2/3*dbp - 4.5e1", "1/3 * a + 2/3 * b - 45", True),
-        ("-sbp - -.5(dbp + 1)", "-a + .5 * (b + 1)", True),
-        ("`sbp` / dbp / 2", "a / b / 2", False),
-        ("2 log(sbp) - exp(dbp / 100)", "2 * math.log(a) - math.exp(b / 100)", False),
-        ("log(2) sbp", "math.log(2) * a", True),
-        ("(sbp) (dbp)", "a * b", False),
+        ("(sbp + 2 dbp) / 3", "(a + 2 * b) / 3"),
+        ("1/3 sbp + 2/3*dbp - 4.5e1", "1/3 * a + 2/3 * b - 45"),
+        ("-sbp - -.5(dbp + 1)", "-a + .5 * (b + 1)"),
+        ("`sbp` / dbp / 2", "a / b / 2"),
+        ("2 log(sbp) - exp(dbp / 100)", "2 * math.log(a) - math.exp(b / 100)"),
+        ("log(2) sbp", "math.log(2) * a"),
+        ("(sbp) (dbp)", "a * b"),
     ],
 )
-def test_a_formula_is_what_python_makes_of_it(text, python, is_affine):
+def test_a_formula_is_what_python_makes_of_it(text, python):
     formula = read_definitions({"x": text})["x"]
     for a, b in ((120.0, 70.0), (90.5, 61.25)):
         found = formula({"sbp": np.array(a), "dbp": np.array(b)})
         assert found == pytest.approx(eval(python, {"a": a, "b": b, "math": math}), rel=1e-14)
-    assert formula.is_affine is is_affine
 
 
 @pytest.mark.parametrize(
@@ -78,7 +77,6 @@ def test_definitions_may_use_each_other_and_come_in_any_order():
     formulas = read_definitions({"c": "2 b", "b": "a * a", "e": "a + 1"})
     found = defined(formulas, {"a": np.array([1.0, 3.0])})
     assert found["c"].tolist() == [2.0, 18.0]
-    assert [formulas[name].is_affine for name in ("c", "e")] == [False, True]
     assert without_defined({"c": "2 b", "b": "a * a"}, ("a", "b", "c", "d")) == ("a", "d")
     with pytest.raises(ParameterError, match="'z'"):
         without_defined({"c": "z"}, ("a", "c"))
@@ -164,17 +162,16 @@ def network(**more) -> feddbn.DBN:
 def test_a_weighted_sum_is_forecast_exactly():
     dbn = network(definitions=MAP)
     past = vitals()[["sbp", "dbp", "pulse"]]
-    found = dbn.forecast(past, steps=3, interval=0.9)
+    found = dbn.forecast(past, steps=3, interval=0.9, random_state=0, n_paths=40_000)
     assert list(found.mean.columns) == ["sbp", "dbp", "pulse", "map"]
     assert found.mean["map"].to_numpy() == pytest.approx((found.mean["sbp"] + 2 * found.mean["dbp"]) / 3)
     # One step: noise through the contemporaneous effects; and three steps by many paths.
     B = np.linalg.inv(np.eye(3) - dbn.W)
     cov = B.T @ np.diag(dbn.noise_variances) @ B
     w = np.array([1 / 3, 2 / 3, 0])
-    assert found.sd["map"].iloc[0] == pytest.approx(np.sqrt(w @ cov @ w), rel=1e-12)
-    drawn = dbn.forecast(past, 3, 0.9, "simulation", 0, n_paths=40_000)
-    assert drawn.sd["map"].to_numpy() == pytest.approx(found.sd["map"].to_numpy(), rel=0.03)
-    assert drawn.upper["map"].to_numpy() == pytest.approx(found.upper["map"].to_numpy(), rel=0.01)
+    sd = np.sqrt(w @ cov @ w)
+    assert found.sd["map"].iloc[0] == pytest.approx(sd, rel=0.015)
+    assert found.upper["map"].iloc[0] == pytest.approx(found.mean["map"].iloc[0] + 1.645 * sd, abs=0.05 * sd)
     plain = network().forecast(past, steps=3, interval=0.9)
     for part in ("mean", "sd", "lower", "upper"):
         assert getattr(found, part)[list(dbn.variables)].equals(getattr(plain, part))

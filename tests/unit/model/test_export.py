@@ -39,7 +39,6 @@ def test_edges_are_tidy_and_sorted_by_lag(small: DBN) -> None:
         {"source": "c", "target": "a", "lag": 2, "weight": -1.5},
     ]
     assert table["oriented"].all()
-    assert len(small.edges(threshold=0.3)) == 2
 
 
 def test_orientation_is_from_to_here_and_in_tigramite_and_to_from_in_lingam(small: DBN) -> None:
@@ -195,7 +194,6 @@ def test_standardised_weights_are_those_of_standardised_rows(partly: DBN) -> Non
     x, past = scaled[1:], scaled[:-1]
     by_regression = np.linalg.lstsq(np.column_stack([x[:, 1], past]), x[:, 2], rcond=None)[0][0]
     assert partly.standardised_weights()[0, 1, 2] == pytest.approx(by_regression, abs=0.03)
-    np.testing.assert_allclose(partly.standardised_weights(), partly.standardised_weights(sd), atol=0.03)
 
 
 def test_without_a_stationary_process_one_moment_given_the_past_is_the_unit() -> None:

@@ -112,15 +112,6 @@ def test_paths_beyond_the_range_seen_are_counted_and_warned_of(curved_dbn: Curve
     np.testing.assert_array_equal(far.beyond["a"], 1.0)
 
 
-def test_analytic_is_answered_by_simulation_and_says_so(curved_dbn: CurvedDBN) -> None:
-    dbn, history = curved_dbn(), np.zeros((2, 4))
-    with pytest.warns(CurvesWarning, match="method='analytic'"):
-        ours = dbn.forecast(history, 2, 0.9, "analytic", random_state=0)
-    pd.testing.assert_frame_equal(ours.mean, dbn.forecast(history, 2, 0.9, random_state=0).mean)
-    with pytest.raises(ParameterError, match=r"method='exact'.*'auto'.*'analytic'.*'simulation'"):
-        dbn.forecast(history, 2, 0.9, "exact")  # type: ignore[arg-type]
-
-
 def explosive() -> DBN:
     A = np.zeros((1, 2, 2))
     A[0, 0, 0] = 1.5
@@ -192,16 +183,6 @@ def test_zero_curves_give_what_the_exact_filter_gives(
     # Copies of the same draw are not independent: allow for a tenth as many.
     assert np.all(np.abs(ours.mean - exact.mean) < 4.5 * exact.sd / np.sqrt(n / 10))
     np.testing.assert_allclose(ours.sd, exact.sd, rtol=0.05)
-
-
-@pytest.mark.slow
-def test_no_complete_row_anywhere_starts_where_the_process_usually_is(curved_dbn: CurvedDBN) -> None:
-    dbn = curved_dbn(zero=True)
-    line = DBN(dbn.W, dbn.A, dbn.variables, dbn.intercept, dbn.noise_variances)
-    history = line.simulate(30, random_state=2).to_numpy().copy()
-    history[::2, 0] = history[1::2, 3] = np.nan
-    ours, exact = dbn.forecast(history, 3, random_state=0, n_paths=20_000), line.forecast(history, 3)
-    assert np.all(np.abs(ours.mean - exact.mean) < 4.5 * exact.sd / np.sqrt(2000))
 
 
 def test_a_cause_is_inferred_from_its_curved_effect_as_by_integration() -> None:

@@ -68,23 +68,11 @@ def test_sites_see_the_first_variables_of_a_larger_network():
 
 def test_without_hidden_variables_nothing_changes():
     made = feddbn.simulate(**SETTINGS)
-    again = feddbn.simulate(**SETTINGS, n_latent=0, latent_strength=5.0)
+    again = feddbn.simulate(**SETTINGS, n_latent=0)
     np.testing.assert_array_equal(made.sites["site-1"][0], again.sites["site-1"][0])
     marks = made.ancestral_truth().marks
     causes = np.stack([made.truth.W, *made.truth.A]) != 0
     assert (np.moveaxis(marks == "-->", 2, 0) == causes).all()
-
-
-def test_strength_and_past_of_hidden_variables():
-    plain, strong, brief = (
-        feddbn.simulate(**SETTINGS, n_latent=2, **options).whole["site-0"]
-        for options in ({}, {"latent_strength": 1.5}, {"latent_lagged": False})
-    )
-    np.testing.assert_allclose(strong.W[4:], 1.5 * plain.W[4:])
-    np.testing.assert_array_equal(strong.W[:4], plain.W[:4])
-    assert not brief.A[:, 4:].any()
-    assert not brief.A[:, :, 4:].any()
-    assert brief.W[4:].any()
 
 
 def test_the_rows_are_those_of_the_whole_network():
@@ -101,7 +89,7 @@ def test_the_rows_are_those_of_the_whole_network():
 
 def test_a_hidden_cause_shows_in_the_truth_and_is_found():
     made = feddbn.simulate(
-        **{**SETTINGS, "n_samples": 20000, "random_state": 5}, n_latent=3, latent_strength=2.0
+        **{**SETTINGS, "n_samples": 20000, "random_state": 5, "w_range": (0.6, 0.9)}, n_latent=3
     )
     truth = made.ancestral_truth()
     assert (truth.marks == "<->").any()

@@ -33,7 +33,7 @@ def test_spectral_radius_is_that_of_the_reduced_form():
 
 @pytest.mark.parametrize("n_lags", [0, 1, 3])
 def test_every_drawn_system_is_stable_acyclic_and_weighted_as_asked(n_lags):
-    settings = SimulationSettings(d=10, n_lags=n_lags, a_range=(0.2, 0.3), decay=2.0)
+    settings = SimulationSettings(d=10, n_lags=n_lags, decay=2.0)
     rng = np.random.default_rng(1)
     for _ in range(30):
         system = draw_system(settings, rng)
@@ -45,7 +45,7 @@ def test_every_drawn_system_is_stable_acyclic_and_weighted_as_asked(n_lags):
         assert sizes.max() <= 0.5
         for lag in range(n_lags):
             lag_sizes = np.abs(system.A[lag][system.A[lag] != 0]) * 2.0**lag
-            assert np.all((lag_sizes >= 0.2 - 1e-12) & (lag_sizes <= 0.3 + 1e-12))
+            assert np.all((lag_sizes >= 0.3 - 1e-12) & (lag_sizes <= 0.5 + 1e-12))
 
 
 def test_unstable_draws_are_redrawn(monkeypatch):

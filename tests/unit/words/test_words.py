@@ -90,11 +90,6 @@ def test_errors_and_what_has_a_cure_are_shown_and_then_how_many_more():
             "owner",
             'Cure: time = "t", sort = true.',
         ),
-        (
-            Finding("kinds", "note", {"kinds": {"n": "count"}}, ("n",), {"kinds": {"n": "count"}}),
-            "python",
-            "Cure: if so, use MixedDBN(kinds={'n': 'count'}); other methods treat them as numbers and refuse text.",
-        ),
     ],
 )
 def test_cures_are_written_as_their_reader_writes_them(finding, audience, advice):

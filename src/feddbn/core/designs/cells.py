@@ -206,9 +206,11 @@ def _quantiles(rows: FloatArray, *shares: float) -> tuple[FloatArray, FloatArray
     last = np.maximum(n_cells - 1, 0)
     places = np.array(shares)[:, None] * last
     low = places.astype(int)
-    found = np.take_along_axis(ordered, low, axis=0) if n else np.zeros((len(shares), d))
-    if n:
-        found += (places - low) * (np.take_along_axis(ordered, np.minimum(low + 1, last), axis=0) - found)
+    if not n:
+        return n_cells, np.zeros((len(shares), d))
+    every = np.arange(d)
+    found = ordered[low, every]
+    found += (places - low) * (ordered[np.minimum(low + 1, last), every] - found)
     return n_cells, np.where(n_cells > 0, found, 0.0)
 
 

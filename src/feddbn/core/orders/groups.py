@@ -50,7 +50,6 @@ from feddbn.core.orders.parents import (
     ParentRegressions,
     Parents,
     regressions_of,
-    swept_subsets,
 )
 from feddbn.core.statistics.moments import COLLINEAR, Moments, independent
 
@@ -142,17 +141,6 @@ class CodedRegressions(ParentRegressions):
     def _n_columns(self) -> FloatArray:
         """(q, d) pairs of columns of a parent and a node."""
         return np.outer(self.widths, self.widths[: self.d])
-
-    def subset_fits(
-        self, node: int, parents: Sequence[int], ridge: FloatArray | None = None, always: int = 0
-    ) -> tuple[FloatArray, FloatArray]:
-        """(2^k,) determinants of `node` on every subset of `parents`, in units of that without any; there is no charge."""
-        groups = [self.columns[m] for m in parents]
-        index = [*(c for group in groups for c in group), *self.columns[node]]
-        start, widths = self.correlation[np.ix_(index, index)], [len(group) for group in groups]
-        rest, _ = swept_subsets(start, widths, always=always)
-        fits = np.clip(np.exp(_log_det(rest) - self._log_total[node]), NO_RESIDUAL, 1.0)
-        return fits, np.zeros(len(fits))
 
     def _compute(self, node: int, parents: Parents, columns: IntArray | None = None) -> NodeFit:
         own, left = self._own[node], self.correlation
@@ -310,18 +298,6 @@ class CurvedRegressions(ParentRegressions):
         fits = (self.fit(j, parents) for j, parents in enumerate(network))
         charge = sum(0.0 if fit.charge is None else fit.charge.now for fit in fits)
         return charge + self.price * sum(map(len, network))
-
-    def subset_fits(
-        self, node: int, parents: Sequence[int], ridge: FloatArray | None = None, always: int = 0
-    ) -> tuple[FloatArray, FloatArray]:
-        """(2^k,) residual sums of squares of `node` on every subset of `parents`, and their charges."""
-        groups = [self.columns[t] for t in parents]
-        index = [*(c for group in groups for c in group), node]
-        start = self.correlation[np.ix_(index, index)]
-        start.flat[: -1 : len(index) + 1] += self.ridge[index[:-1]]
-        offsets = [float(np.log(self.ridge[list(group)]).sum()) for group in groups]
-        rest, charge = swept_subsets(start, [len(group) for group in groups], 1e-300, offsets, always)
-        return np.clip(rest[:, 0, 0], NO_RESIDUAL, 1.0), charge
 
     def _compute(self, node: int, parents: Parents, columns: IntArray | None = None) -> NodeFit:
         R, ridge = self.correlation, self.ridge

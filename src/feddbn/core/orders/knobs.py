@@ -6,6 +6,9 @@ its own, but depends on them. So of the graph of dependences among calm variable
 a variable that is in *every* largest one cannot be exchanged for one that it acts on. At least three are needed, so that
 independence is more than an accident.
 
+One that could be exchanged is not named, but some edges into it can be ruled out. Where a setting b goes along with c and not
+with a, c does not act on a: through c, b would go along with a, too, and by how much is known from both correlations.
+
 A calm variable may be what a variable with memory acts on, if the memory is too short to show through. So one that goes along
 with such a variable, and would not show its memory for sure, is not taken for a setting.
 """
@@ -13,10 +16,13 @@ with such a variable, and would not show its memory for sure, is not taken for a
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.stats import norm
 
+from feddbn.core.arrays import BoolArray, FloatArray
+from feddbn.core.constraints import EdgeConstraints
 from feddbn.core.statistics.moments import Moments, correlations
 
 FEWEST = 3
@@ -26,6 +32,33 @@ _SMALL = 0.1
 """A correlation that has to show if there is one: with few rows everything is calm."""
 _NEAR, _SURE = 3.0, 2.0
 _MOST_STEPS = 20_000
+
+
+@dataclass(frozen=True)
+class Knobs:
+    """What is known of variables that somebody sets.
+
+    Attributes
+    ----------
+    named
+        Those that are settings for sure, ascending: nothing acts on them.
+    ruled_out
+        (d, d) further edges within a row, [from, to], that cannot be.
+    """
+
+    named: tuple[int, ...]
+    ruled_out: BoolArray
+
+    @classmethod
+    def none(cls, d: int) -> Knobs:
+        """Nothing is known."""
+        return cls((), np.zeros((d, d), dtype=bool))
+
+    def limits(self, constraints: EdgeConstraints) -> EdgeConstraints:
+        """The constraints, narrowed by what is known."""
+        allowed = constraints.without_causes_of(self.named).allowed.copy()
+        allowed[: constraints.d] &= ~self.ruled_out
+        return EdgeConstraints(allowed | constraints.required, constraints.required)
 
 
 def critical(n_tests: int) -> float:
@@ -42,8 +75,8 @@ def calm_variables(moments: Moments, d: int) -> list[int]:
     return [int(j) for j in np.flatnonzero(z[:d, d:].max(axis=1) < least)]
 
 
-def knobs_among(calm: Collection[int], lagged: Moments, squares: Moments, d: int) -> list[int]:
-    """The calm variables that are settings, ascending; none where they are fewer than three, or cannot be told.
+def knobs_among(calm: Collection[int], lagged: Moments, squares: Moments, d: int) -> Knobs:
+    """The calm variables that are settings; none where they are fewer than three, or cannot be told.
 
     Parameters
     ----------
@@ -56,7 +89,7 @@ def knobs_among(calm: Collection[int], lagged: Moments, squares: Moments, d: int
     """
     candidates = [j for j in sorted(calm) if not _would_hide(j, lagged, d)]
     if len(candidates) <= FEWEST:
-        return []
+        return Knobs.none(d)
     z = np.sqrt(squares.n) * np.abs(correlations(squares.scatter)[0])
     both = np.maximum.reduce([z[:d, :d], z[:d, d:], z[d:, :d], z[d:, d:]])
     least = critical(2 * len(candidates) * (len(candidates) - 1))
@@ -66,7 +99,23 @@ def knobs_among(calm: Collection[int], lagged: Moments, squares: Moments, d: int
     budget = [_MOST_STEPS]
     size = _largest(near, nodes, budget)
     found = [i for i in sorted(nodes) if _largest(near, nodes - {i}, budget) < size]
-    return found if len(found) >= FEWEST and budget[0] > 0 else []
+    possible = [i for i in sorted(nodes) if 1 + _largest(near, nodes - near[i] - {i}, budget) == size]
+    if size < FEWEST or budget[0] <= 0:
+        return Knobs.none(d)
+    ruled_out = _ruled_out(possible, near, z[:d, :d] / np.sqrt(squares.n), np.sqrt(squares.n), least)
+    return Knobs(tuple(found) if len(found) >= FEWEST else (), ruled_out)
+
+
+def _ruled_out(
+    possible: list[int], near: Mapping[int, set[int]], R: FloatArray, root: float, least: float
+) -> BoolArray:
+    """(d, d) the edges c -> a into a possible setting that another one speaks against; none if it is so both ways."""
+    out = np.zeros(R.shape, dtype=bool)
+    for a in possible:
+        for c in near[a]:
+            others = [b for b in possible if b in near[c] and b not in near[a]]
+            out[c, a] = any(root * R[b, c] * R[c, a] > least + _SURE for b in others)
+    return np.asarray(out & ~out.T)
 
 
 def _would_hide(j: int, lagged: Moments, d: int) -> bool:

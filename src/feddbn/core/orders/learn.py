@@ -349,7 +349,7 @@ def explained_shares(scatter: FloatArray, C: FloatArray) -> FloatArray:
     return total
 
 
-N_NETWORKS = 24
+N_NETWORKS = 16
 """Resamples; of more variables than `MANY_NODES` none are drawn."""
 
 

@@ -38,7 +38,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cached_property
 from itertools import chain
 from typing import ClassVar, NamedTuple
 
@@ -111,46 +111,6 @@ def inverse_factor(within: FloatArray) -> tuple[FloatArray, FloatArray] | None:
     inverse, _ = dtrtri(factor, lower=1)
     inflation = (inverse * inverse).sum(axis=0)
     return None if inflation.max() > 1 / COLLINEAR else (inverse, inflation)
-
-
-def swept_subsets(
-    start: FloatArray,
-    widths: Sequence[int],
-    least: float = COLLINEAR,
-    offsets: Sequence[float] | None = None,
-    always: int = 0,
-) -> tuple[FloatArray, FloatArray]:
-    """Return for every subset of some groups of columns what they leave of the columns behind them, and a log determinant.
-
-    By sweeps: after step b the array holds, for every subset of the first b groups, the residual cross-products of what is
-    left, (2^b, m, m). A column of which less than `least` is left takes nothing more off.
-
-    Parameters
-    ----------
-    start
-        Cross-products of the columns of the groups, one group after the other, and of those behind them.
-    offsets
-        What is taken off the log determinant for each group.
-    always
-        So many of the first groups are in every subset, which is one of the others then.
-    """
-    rest, log_det = start[None], np.zeros(1)
-    for b, width in enumerate(widths):
-        swept, logs = rest, []
-        for _ in range(width):
-            pivot, row, tail = swept[:, 0, 0], swept[:, 0, 1:], swept[:, 1:, 1:]
-            logs.append(np.log(np.maximum(pivot, least)))
-            safe = np.where(pivot > least, pivot, np.inf)
-            swept = tail - row[:, :, None] * row[:, None, :] / safe[:, None, None]
-        more = reduce(np.add, logs)
-        if offsets is not None:
-            more = more - offsets[b]
-        if b < always:
-            log_det, rest = log_det + more, swept
-            continue
-        log_det = np.concatenate([log_det, log_det + more])
-        rest = np.concatenate([rest[:, width:, width:], swept])
-    return rest, log_det
 
 
 class ParentRegressions:
@@ -240,21 +200,6 @@ class ParentRegressions:
         # Parents are ascending.
         present = sum(bisect_left(parents, self.d) for parents in network)
         return present, sum(map(len, network)) - present
-
-    def subset_fits(
-        self, node: int, parents: Sequence[int], ridge: FloatArray | None = None, always: int = 0
-    ) -> tuple[FloatArray, FloatArray]:
-        """(2^k,) residual sums of squares of a node on every subset of `parents`, and log determinants of the subsets.
-
-        With `ridge` (k,) added to the diagonal of the columns: the sum includes what the ridge costs. The first `always` of
-        the parents are in every subset, and none of the k.
-        """
-        index = [*parents, node]
-        start = self.correlation[np.ix_(index, index)]
-        if ridge is not None:
-            start.flat[: -1 : len(index) + 1] += ridge
-        rest, log_det = swept_subsets(start, [1] * len(parents), always=always)
-        return np.clip(rest[:, 0, 0], NO_RESIDUAL, 1.0), log_det
 
     def column_set(self, node: int) -> int:
         """The columns that are looked at for a node, as a set."""

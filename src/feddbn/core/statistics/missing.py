@@ -34,6 +34,8 @@ _KEPT_VALUES = 1 << 25
 _SINGULAR = 1e-9
 # Nuisance columns whose part of their own is smaller than this, relatively, are combinations of the others.
 _COLLINEAR = 1e-9
+# Matrices whose Cholesky factor has no smaller diagonal are inverted as they are.
+_REGULAR = 1e-3
 _MAX_INNER = 50
 # Pairs seen less often than this, and in less than a tenth of the rows that have the rarer of the two, tell nothing.
 _FEWEST_TOGETHER = 8.0
@@ -388,7 +390,7 @@ def own_coefficients(values: FloatArray, present: BoolArray, Q: FloatArray) -> F
     q = values.shape[1]
     seen = present.astype(np.float64)
     grams = (seen.T @ (Q[:, :, None] * Q[:, None, :]).reshape(n, k * k)).reshape(q, k, k)
-    inverses = np.linalg.pinv(grams, rcond=_COLLINEAR, hermitian=True)
+    inverses = _inverses(grams)
     coefficients = np.zeros((k, q))
     for _ in range(2):
         # The second time takes off what rounding left of large means.
@@ -397,12 +399,26 @@ def own_coefficients(values: FloatArray, present: BoolArray, Q: FloatArray) -> F
     return coefficients
 
 
+def _inverses(grams: FloatArray) -> FloatArray:
+    """(q, k, k) inverses of positive matrices, with a diagonal of at most 1; pseudo-inverses if one is near singular."""
+    k = grams.shape[-1]
+    if k == 1:
+        return np.asarray(np.where(grams > _COLLINEAR, 1.0 / np.maximum(grams, _COLLINEAR), 0.0))
+    try:
+        factors = np.linalg.cholesky(grams)
+    except np.linalg.LinAlgError:
+        factors = np.zeros_like(grams)
+    if np.diagonal(factors, axis1=1, axis2=2).min(initial=1.0) > _REGULAR:
+        return np.asarray(np.linalg.inv(grams))
+    return np.asarray(np.linalg.pinv(grams, rcond=_COLLINEAR, hermitian=True))
+
+
 def _orthonormal(basis: FloatArray) -> FloatArray:
     """(n, r) orthonormal columns that span the basis."""
     size = np.sqrt(np.square(basis).sum(axis=0))
     scaled = basis[:, size > 0] / size[size > 0]
-    if scaled.shape[1] == 0:
-        return np.zeros((len(basis), 0))
+    if scaled.shape[1] < 2:
+        return np.asarray(scaled)
     U, s, _ = np.linalg.svd(scaled, full_matrices=False)
     found: FloatArray = U[:, s > _COLLINEAR * s[0]]
     return found

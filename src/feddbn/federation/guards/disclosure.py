@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Protocol
@@ -83,7 +83,6 @@ class DisclosureGuard(Guard):
             least = max(question.least, policy.min_rows, math.ceil(policy.min_rows_per_parameter * columns))
             question = replace(question, least=least)
             task = replace(task, question=question)
-        self._check_held(here, getattr(question, "variables", self._study.variables))
         views, n_rows = question.in_view(here.data, here.name), 0
         if isinstance(here.data, WithoutRows) and any(view.are_pairs for view in views):
             # Of rows that were left out nothing is seen as a lag either.
@@ -118,17 +117,6 @@ class DisclosureGuard(Guard):
             found = parts_in_view(view, data, least)
             self._counts[key] = {k: (part.n, part.few(least, view)) for k, part in found.items()}
         return self._counts[key]
-
-    def _check_held(self, here: Here, variables: Collection[str]) -> None:
-        """Hold the study to what it says about who holds which variables: others rely on it."""
-        study = self._study
-        held = tuple(name for name in study.variables_of(here.name) if name in variables)
-        if study.held_by and tuple(here.data.variables) != held:
-            raise SiteRefused(
-                f"held_by of the study says that {here.name!r} holds {', '.join(study.variables_of(here.name))}; it holds "
-                f"{', '.join(here.data.variables)}.",
-                code="other-variables",
-            )
 
     def _check_residuals(self, here: Here, question: ResidualsQuestion, n_rows: int) -> None:
         """Refuse residuals that have single rows of a segment in view, by their number or by their scale."""

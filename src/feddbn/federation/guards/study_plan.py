@@ -163,11 +163,7 @@ class _StudyPlan:
         wanted = self.given.get("check_residuals", "auto")
         if wanted != "auto" or self.study.method == "oneshot":
             return bool(wanted)
-        return not (
-            self.given.get("different_variables")
-            or self.given.get("schedule") == "paper"
-            or self.prepare.is_settled
-        )
+        return not (self.given.get("schedule") == "paper" or self.prepare.is_settled)
 
     @property
     def treatment(self) -> Plan:
@@ -228,7 +224,6 @@ class _StudyPlan:
                 names,
                 n_lags,
                 prepare,
-                is_partial=bool(given.get("different_variables")),
                 max_rounds=int(given.get("max_rounds", MOST_PERSONAL_ROUNDS)),
             )
             return *personal, *after

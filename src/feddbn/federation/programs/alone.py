@@ -19,14 +19,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from feddbn.core.alone import MOST_NUMBERS, Rows, Verdict, compared
-from feddbn.core.arrays import FloatArray
+from feddbn.core.alone import N_PARTS, Verdict, compared
+from feddbn.core.arrays import FloatArray, IntArray
 from feddbn.core.constraints import EdgeConstraints, has_cycle
-from feddbn.core.designs.cells import FilledSite
-from feddbn.core.designs.design import Design
-from feddbn.core.designs.gram import whole_rows
-from feddbn.core.designs.recordings import Recording, SiteData, SitePart, held_out_part
+from feddbn.core.designs.recordings import SiteData
 from feddbn.core.penalised.pooled import PenalisedLearner
 from feddbn.core.statistics.diagnostics import SCALES
 from feddbn.errors import NotEnoughSites, SiteRefused
@@ -48,6 +46,7 @@ from feddbn.federation.protocol.task import (
     numbers,
     wholes,
 )
+from feddbn.federation.sums.gram import moments_of_parts
 from feddbn.federation.sums.treatment import whole_moments
 
 TASK = "loss.alone"
@@ -132,6 +131,10 @@ class AloneQuestion(RowsQuestion):
         """A verdict is no product of columns."""
         return 0
 
+    def block_of(self, times: IntArray, labels: NDArray[np.generic] | None) -> IntArray:
+        """The part that a row is dealt to."""
+        return np.asarray(labels, dtype=np.int64)
+
     def in_view(self, data: SiteData, site: str) -> tuple[View, ...]:
         """The rows of every other sum; few of them do not show in one of three words."""
         return tuple(replace(view, is_rounded=True) for view in super().in_view(data, site))
@@ -189,47 +192,20 @@ def _compare(here: Here, question: AloneQuestion) -> tuple[SiteState, FloatArray
     question.require_variables(here.data)
     if question.abstains(here.state):
         return here.state, np.zeros(3)
-    allowed, rows = question.allowed != 0, _rows(here.data, question)
-    rank = len(np.unique(rows.recording)) * question.nuisance.n_columns
+    allowed = question.allowed != 0
+    parts, worth = moments_of_parts(here.data, question, N_PARTS)
+    rank = sum(1 for _ in here.data.recordings()) * question.nuisance.n_columns
     verdict = compared(
-        rows,
+        parts,
+        worth,
         question.weights,
         None if question.center == "recording" else question.intercept,
         EdgeConstraints(allowed, np.zeros_like(allowed)),
         question.n_total,
-        question.row_model,
         question.silent,
         question.learner,
-        lambda moments: whole_moments(question, moments, question.d, rank, len(rows.values)),
+        lambda moments: whole_moments(question, moments, question.d, rank),
     )
     counts = np.zeros(3)
     counts[1 - verdict.sign] = float(verdict.is_told)
     return {**here.state, _KEPT: verdict.to_array()}, counts
-
-
-def _rows(data: SiteData, question: AloneQuestion) -> Rows:
-    """The lagged rows of a site off what is each recording's own; of very many rows the last ones of every recording."""
-    design = Design.linear(question.variables, question.n_lags)
-    lengths = {
-        recording.name: sum(len(block.values) for block in recording.blocks())
-        for recording in data.recordings()
-    }
-    share = MOST_NUMBERS / max(sum(lengths.values()) * design.q, 1)
-
-    def last(recording: Recording) -> Recording:
-        return held_out_part(recording, (0, 1, max(int(1000 * share), 1)), 0)
-
-    seen = question.treated(data)
-    seen = FilledSite(seen if share >= 1 else SitePart(seen, last), question.nuisance, None, 0)
-    values, recordings, times = [np.empty((0, design.q))], [np.empty(0)], [np.empty(0)]
-    for k, recording in enumerate(seen.recordings()):
-        rows, time, *_ = whole_rows(design, recording)
-        is_empty = np.isnan(rows)
-        # Where empty cells are not filled in, rows that have some do not count.
-        kept = ~(
-            is_empty.any(axis=1) if question.row_model is None else is_empty[:, : question.d].all(axis=1)
-        )
-        values.append(rows[kept])
-        recordings.append(np.full(int(kept.sum()), float(k)))
-        times.append(time[kept])
-    return Rows(np.concatenate(values), np.concatenate(recordings), np.concatenate(times))

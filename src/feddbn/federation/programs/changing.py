@@ -15,7 +15,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from feddbn.core.arrays import BoolArray, FloatArray
-from feddbn.core.changes import Changing, CutLearner, ranges_of
+from feddbn.core.changes import Changing, CutLearner
 from feddbn.core.constraints import EdgeConstraints
 from feddbn.core.designs.design import public_units
 from feddbn.core.orders.learn import refit
@@ -52,8 +52,6 @@ _TOLD_ROWS = 4.5
 """Rows of an average site in a block for each column; a usual policy asks for 3 of every site."""
 _SHORTEST_ROWS = 4.0
 """Fewest rows of a segment for each column of a row."""
-_DRIFT_BLOCKS = 3
-"""Residuals of weights that drift are those of their values in the middle of so many blocks."""
 
 
 @dataclass(frozen=True)
@@ -159,7 +157,7 @@ def changing_program(
     shortest = shortest_segment(n, blocks, asked.moments.q)
     found = replace(changes, shortest=shortest).learn(by_block, constraints, rng)
     constant = None
-    if not found.cuts and found.functions is None:
+    if not found.cuts:
         constant = learn_from_moments(asked.moments, variables, constraints, options, rng)
     outcome = ChangingOutcome(
         found, constant, by_block, blocks, asked.moments, asked, n_sums + 1, n >= 2 * shortest
@@ -224,17 +222,8 @@ def first_sums_program(
 def _checks(outcome: ChangingOutcome, question: GramQuestion) -> ServerProgram[ResidualReport]:
     """Look at the residuals of what was found."""
     found, asked, d = outcome.changing, outcome.asked, question.d
-    cuts = found.cuts
     if outcome.constant is None:
-        if found.functions is not None:
-            # Weights that drift are looked at step by step.
-            cuts = tuple(sorted({*cuts, *range(_DRIFT_BLOCKS, outcome.blocks.n, _DRIFT_BLOCKS)}))
-        ranges = ranges_of(cuts, outcome.blocks.n)
-        rows = [sum(block.n for block in outcome.moments_by_block[a:b]) for a, b in ranges]
-        networks = [
-            SegmentNetwork(*found.network_at((a + b - 1) // 2), n=n)
-            for (a, b), n in zip(ranges, rows, strict=True)
-        ]
+        networks = [SegmentNetwork(*found.network(s), n=float(n)) for s, n in enumerate(found.grams.n)]
         order = found.order
     else:
         C, level, variances = refit(outcome.moments, outcome.constant.learned.support)
@@ -250,7 +239,7 @@ def _checks(outcome: ChangingOutcome, question: GramQuestion) -> ServerProgram[R
     asks = ResidualsQuestion(
         **{name: getattr(question, name) for name in names},
         n_lags=max(question.n_lags, 1),
-        cuts=tuple(cuts),
+        cuts=found.cuts,
         coefficients=np.concatenate([part for one, _ in residuals for part in (one, missing)]),
         offset=np.concatenate([offset for _, offset in residuals]),
         units=np.stack(public_units(moments.mean[:d], sd)),

@@ -374,7 +374,7 @@ def auto_program(
             # Products of ten thousand columns and more; the report says that effects are not straight lines.
             return outcome, None
         n_lines = (outcome.n_lags + 1) * len(variables)
-        limits = constraints.up_to(outcome.n_lags).without_causes_of(outcome.knobs)
+        limits = outcome.limits(constraints.up_to(outcome.n_lags))
         given = OneShotGiven(outcome.asked, outcome.moments, outcome.n_lags, limits)
         most = 0 if curves.interactions else BESIDE * len(variables)
         products = products_of_causes(outcome.learned.support, most)

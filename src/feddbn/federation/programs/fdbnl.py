@@ -28,8 +28,8 @@ from feddbn.core.statistics.diagnostics import (
     choose_scale,
     summary_of_moments,
 )
+from feddbn.core.statistics.enough import check_variances
 from feddbn.core.statistics.moments import symmetric, upper_triangle
-from feddbn.data.checks import check_variances
 from feddbn.errors import ParameterError
 from feddbn.federation.protocol import task as asked_for
 from feddbn.federation.protocol.rows import RowsQuestion, treated

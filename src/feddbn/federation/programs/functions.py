@@ -8,7 +8,7 @@ import numpy as np
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.designs.design import Design, public_units
-from feddbn.core.orders.knobs import FEWEST, calm_variables, knobs_among
+from feddbn.core.orders.knobs import FEWEST, Knobs, calm_variables, knobs_among
 from feddbn.core.statistics.moments import Moments, as_of_rows, safe_roots
 from feddbn.federation.protocol.rows import functions_of
 from feddbn.federation.protocol.task import ServerProgram, Task
@@ -79,15 +79,15 @@ def curved_moments_program(
 
 def knobs_program(
     variables: tuple[str, ...], n_lags: int, plain: Moments, center: str
-) -> ServerProgram[tuple[int, ...]]:
-    """Ask for squares where several variables owe nothing to the past, and return those that are set at random.
+) -> ServerProgram[Knobs]:
+    """Ask for squares where several variables owe nothing to the past, and return what is known of those set at random.
 
     `plain` are the moments of the rows themselves.
     """
     d = len(variables)
     calm = calm_variables(plain, d)
     if len(calm) <= FEWEST:
-        return ()
+        return Knobs.none(d)
     told = yield from curved_moments_program(variables, n_lags, plain, "quadratic", center)
     now = told.moments.select(np.r_[:d, (n_lags + 1) * d : (n_lags + 2) * d])
-    return tuple(knobs_among(calm, plain, now, d))
+    return knobs_among(calm, plain, now, d)

@@ -23,7 +23,6 @@ from feddbn.core.designs.recordings import held_out_part
 from feddbn.core.statistics.moments import Moments
 from feddbn.core.statistics.survey import FEWEST_SITES
 from feddbn.errors import DataError, StateError
-from feddbn.federation.programs.pfdbnl.questions import Entries
 from feddbn.federation.protocol.rows import Fold, RowsQuestion, Treatment
 from feddbn.federation.protocol.site import Here, SiteState, answers
 from feddbn.federation.protocol.task import Plan, Planned, Question, Scope, ServerProgram, Task, array, whole
@@ -235,10 +234,9 @@ def _loss(here: Here, question: HeldOutQuestion) -> tuple[SiteState, FloatArray]
     state, c, m, d = here.state, question.candidate, question.n_candidates, question.d
     if question.abstains(state):
         return {**state, "selection.losses": np.zeros((2, m))}, np.zeros(d + 1)
+    question.require_variables(here.data)
     moments = _held_out_moments(here, question)
-    own = Entries.of(tuple(here.data.variables), question.variables, question.n_lags)
-    squares = np.zeros(d)
-    squares[own.columns] = _squares(here, question, moments, own)
+    squares = _squares(here, question, moments)
     loss = 0.5 * float(np.sum(squares if question.units is None else squares / question.units**2))
     losses = state.get("selection.losses", np.zeros((2, m)))
     if losses.shape != (2, m) or (c == 0 and question.fold[0] == 0):
@@ -249,11 +247,10 @@ def _loss(here: Here, question: HeldOutQuestion) -> tuple[SiteState, FloatArray]
 
 
 def _held_out_moments(here: Here, question: HeldOutQuestion) -> Moments:
-    design = question.design_of(here.data.variables, question.n_lags)
     # Blocks are cut by all rows, as for training; what is missing is dealt with afterwards.
     every = question.treated(here.data).recordings()
     parts = (held_out_part(recording, question.fold, question.n_lags) for recording in every)
-    total = recordings_moments(design, parts, question.row_model)
+    total = recordings_moments(question.lagged, parts, question.row_model)
     if total.n == 0:
         raise DataError(
             "no held-out row of this site has its lags before it; lower n_lags or test on a larger share."
@@ -261,16 +258,16 @@ def _held_out_moments(here: Here, question: HeldOutQuestion) -> Moments:
     return total
 
 
-def _squares(here: Here, question: HeldOutQuestion, moments: Moments, own: Entries) -> FloatArray:
+def _squares(here: Here, question: HeldOutQuestion, moments: Moments) -> FloatArray:
     """(d,) sums of squared residuals ``x_t - intercept - z B``, in the units in which rows are judged."""
     if question.C is None and "personal.final" not in here.state:
         raise StateError("this site has no personal network yet; fit PFDBNL first.", code="no-network")
-    C = own.take(_with_lags(here.state["personal.final"], question.q) if question.C is None else question.C)
-    scale, origin, d = own.take(question.scale), own.take(question.origin), len(own.columns)
+    C = _with_lags(here.state["personal.final"], question.q) if question.C is None else question.C
+    scale, origin, d = question.scale, question.origin, question.d
     B = C * scale[:d] / scale[:, None]
     intercept = origin[:d] - origin @ B
     if question.intercept is not None:
-        intercept = question.intercept[own.columns]
+        intercept = question.intercept
     # From the units in which the weights were learned to those in which rows are judged.
     learned = replace(question, log_scales=question.learned_scales)
     ratio = question.gains(here.data) / learned.gains(here.data)

@@ -17,6 +17,7 @@ import numpy as np
 from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.constraints import EdgeConstraints, causes_first, strongest_acyclic
 from feddbn.core.orders.hidden import CLEAR_GAIN, HiddenDoubts, doubtful_edges, may_be_looked_for
+from feddbn.core.orders.knobs import Knobs
 from feddbn.core.orders.learn import (
     STRONG_EVIDENCE,
     EdgeOrientation,
@@ -47,10 +48,10 @@ from feddbn.core.statistics.diagnostics import (
     without_memory,
 )
 from feddbn.core.statistics.discoveries import discoveries, edge_p_values, q_values
+from feddbn.core.statistics.enough import check_variances, rows_doubt
 from feddbn.core.statistics.moments import Moments, dependences, safe_roots, sums_length
 from feddbn.core.statistics.parts import UNKNOWN_DISPERSION
 from feddbn.core.statistics.residual_checks import ResidualChecks, violations
-from feddbn.data.checks import check_variances, rows_doubt
 from feddbn.errors import DataError
 from feddbn.federation.programs.functions import CurvedMoments, knobs_program
 from feddbn.federation.programs.residual_checks import (
@@ -144,7 +145,7 @@ class OneShotOutcome:
 
     `asked` is what the first sum told, `dependent` says which variables follow from others. `dispersion` is how much more
     parts of the rows differ than chance; where no parts were asked for, `without_parts` says why.
-    `knobs` are variables that somebody sets at random: nothing acts on them. `beside` is what was told of curves where lines
+    `knobs` are variables that somebody sets at random, where that was asked. `beside` is what was told of curves where lines
     stayed, `doubted` are the edges (from, to, lag) that do not hold beside curves.
     `q_values` are those of all edges where the network is that of discoveries (`with_discoveries`), which count `n_tested`
     rows.
@@ -160,11 +161,15 @@ class OneShotOutcome:
     dependent: tuple[Finding, ...] = ()
     without_parts: str = "sums"
     dispersion: float = UNKNOWN_DISPERSION
-    knobs: tuple[int, ...] = ()
+    knobs: Knobs | None = None
     beside: CurvedMoments | None = None
     doubted: tuple[tuple[int, int, int], ...] = ()
     q_values: FloatArray | None = None
     n_tested: float = 0.0
+
+    def limits(self, constraints: EdgeConstraints) -> EdgeConstraints:
+        """The constraints, narrowed by what is known of variables that somebody sets."""
+        return constraints if self.knobs is None else self.knobs.limits(constraints)
 
 
 def oneshot_program(
@@ -179,11 +184,11 @@ def oneshot_program(
     shaped = options.use_nongaussian == "auto" and may_ask
     program = asked_moments_program(variables, options.n_lags, options.prepare, shaped)
     asked_for, n_sums = yield from counted(program)
-    shape, knobs = asked_for.shape, tuple[int, ...]()
+    shape, knobs = asked_for.shape, Knobs.none(len(variables))
     if options.finds_knobs and not options.prepare.inputs:
         finding = knobs_program(variables, options.n_lags, asked_for.moments, asked_for.center)
         knobs, n_more = yield from counted(treated(finding, asked_for.treatment))
-        constraints, n_sums = constraints.without_causes_of(knobs), n_sums + n_more
+        constraints, n_sums = knobs.limits(constraints), n_sums + n_more
     outcome = learn_from_moments(asked_for.moments, variables, constraints, options, rng)
     learned, report = outcome.learned, None
     inputs = options.prepare.input_places(variables)
@@ -495,7 +500,7 @@ def checked_oneshot_program(
     )
     # What is set is known by now.
     settled = replace(options, prepare=prepare, n_lags=outcome.n_lags, choose_n_lags=False, finds_knobs=False)
-    look = _Look(variables, constraints.without_causes_of(outcome.knobs), options, settled, rng)
+    look = _Look(variables, outcome.limits(constraints), options, settled, rng)
     return (yield from treated(look.program(outcome, instead), outcome.asked.treatment))
 
 

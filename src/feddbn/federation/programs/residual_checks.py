@@ -323,7 +323,7 @@ def _own_residuals(here: Here, question: ResidualsQuestion) -> tuple[SiteState, 
     if own.shape[1] != question.d or len(own) > question.q:
         raise question.wrong("this site's own network has other variables or lags", code="other-variables")
     q, d = own.shape
-    state, moments = local_moments(here, question, question.design_of(question.variables, q // d - 1))
+    state, moments = local_moments(here, question, question.design_of(q // d - 1))
     if moments.n < ROWS_A_COLUMN * q:
         return state, None
     assert question.allowed is not None

@@ -77,8 +77,6 @@ def agree(study: Study, site: str, variables: Sequence[str], version: str) -> No
         )
     offered = frozenset(variables)
     missing = [name for name in study.variables if name not in offered]
-    if study.some_variables_may_be_missing and len(missing) < len(study.variables):
-        return
     if missing:
         raise SiteRefused(
             f"the study {study.name!r} asks for variables that this site does not offer: {_first(missing)}; it has "
@@ -112,22 +110,19 @@ def unsaid_units(study: Study, units: Mapping[str, str], held: Sequence[str]) ->
     return [name for name in chosen_variables(study, held) if name in study.units and name not in units]
 
 
-def kind_differences(study: Study, site: str, own: Mapping[str, Kind]) -> list[str]:
-    """Return in words where a study and a site mean other kinds or levels of a variable that the site may hold.
+def kind_differences(study: Study, own: Mapping[str, Kind]) -> list[str]:
+    """Return in words where a study and a site mean other kinds or levels of a variable.
 
     Both may leave open what numbers are; but levels with names have to be declared by both, in one order, since nothing in a
     sum tells which of them is the first.
     """
     found = []
     said = study.kinds
-    may_lack = study.some_variables_may_be_missing and not study.held_by
-    for name in study.variables_of(site):
+    for name in study.variables:
         theirs, ours = said.get(name), own.get(name)
         known = theirs or ours
         has_names = known is not None and known.levels != tuple(map(str, range(known.n_levels)))
         if theirs == ours or (None in (theirs, ours) and not has_names):
-            continue
-        if ours is None and may_lack:
             continue
         found.append(f"{name}: {_in_words(theirs)} in the study, {_in_words(ours)} here")
     return found
@@ -400,11 +395,10 @@ class SiteEndpoint:
 
     def _join(self, run_id: str, study: Study) -> None:
         self._agreed = (run_id, study)
-        names = chosen_variables(study, tuple(self._whole.variables))
-        if names != tuple(self._site.data.variables):
+        if study.variables != tuple(self._site.data.variables):
             # Picked from what was read when the site was opened: a second reading could find other rows.
             # Another site as far as programs go: what it remembers is of other columns.
-            self._site = self._site.with_data(with_columns(self._whole, names))
+            self._site = self._site.with_data(with_columns(self._whole, study.variables))
         if self._guards is not None:
             # What a budget or the books have to say is the owner's business, too.
             with self._withheld(None):

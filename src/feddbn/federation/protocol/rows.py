@@ -6,7 +6,7 @@ sites do to their rows before that; it is decided once and put into every questi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from types import MappingProxyType
@@ -503,7 +503,7 @@ class RowsQuestion(Treatment, Question):
 
             key = (*self._cells, self.block_rows, self.n_blocks, self.calendar)
             return (self.view(self.design, key=key, part_of=part_of),)
-        lagged = self.view(self.design_of(data.variables, self.n_lags))
+        lagged = self.view(self.lagged)
         if not self.functions:
             return (lagged,)
         # Also the functions of values, where empty cells are drawn.
@@ -514,7 +514,6 @@ class RowsQuestion(Treatment, Question):
     def view(self, design: Design, **more: Any) -> View:
         """What is in view of the rows it reads by a design."""
         is_whole = self.reads_incomplete_rows or self.is_look
-        share = design.d / max(self.d, 1)
         # Gains of sites change no row against another.
         seen = replace(self, log_scales=None).treated
         given: dict[str, Any] = {
@@ -523,7 +522,7 @@ class RowsQuestion(Treatment, Question):
             "is_whole": is_whole,
             "are_pairs": self.reads_incomplete_rows,
             "fold": () if self.is_look else self.fold,
-            "n_parameters": 0 if self.is_look else round(self.n_columns * share),
+            "n_parameters": 0 if self.is_look else self.n_columns,
         }
         return View(design, **(given | more))
 
@@ -558,11 +557,11 @@ class RowsQuestion(Treatment, Question):
     @cached_property
     def lagged(self) -> Design:
         """The lagged values themselves."""
-        return self.design_of(self.variables, self.n_lags)
+        return self.design_of(self.n_lags)
 
-    def design_of(self, variables: Sequence[str], n_lags: int) -> Design:
-        """Return the same for a site that holds other variables, or for other lags."""
-        return Design.linear(variables, n_lags, self.nuisance)
+    def design_of(self, n_lags: int) -> Design:
+        """Return the same for other lags."""
+        return Design.linear(self.variables, n_lags, self.nuisance)
 
     def rows_of(self, data: SiteData) -> SiteData:
         """Return the site as its design reads it: without held-out rows, its cells as it wants them.
@@ -596,17 +595,15 @@ class RowsQuestion(Treatment, Question):
         data = mapped(data, self.cell_maps)
         if self.robust == "none" and self.log_scales is None:
             return data
-        places = [self.variables.index(name) for name in data.variables]
         if self.robust != "none":
-            known = tuple(k for k, place in enumerate(places) if place in self.inputs)
-            data = BoundedSite(data, self.robust, known)
+            data = BoundedSite(data, self.robust, self.inputs)
         if self.log_scales is not None:
             # What is done to a system is as strong as it is: inputs keep their scale.
-            own = [k for k, place in enumerate(places) if place not in self.inputs]
+            own = [k for k in range(self.d) if k not in self.inputs]
             found = site_profile(data, 0, own)
             if found is not None:
-                gains = np.ones(len(places))
-                gains[own] = np.exp(self.log_scales[[places[k] for k in own]] - found[0][: len(own)])
+                gains = np.ones(self.d)
+                gains[own] = np.exp(self.log_scales[own] - found[0][: len(own)])
                 data = ScaledSite(data, gains)
         return data
 

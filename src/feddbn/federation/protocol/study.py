@@ -29,7 +29,7 @@ from pydantic import (
 from feddbn.core.arrays import FloatArray
 from feddbn.core.kinds import Kind
 from feddbn.data.kinds import read_kinds
-from feddbn.data.times import clock_of_step
+from feddbn.data.times import clock_of
 from feddbn.errors import FeddbnError, ParameterError
 from feddbn.federation.protocol.encoding import decode, encode
 from feddbn.federation.protocol.rows import MOST_BLOCKS
@@ -208,8 +208,7 @@ Value = bool | int | float | str | list[Any] | dict[str, Any] | None
 class Study(Table):
     """One study, as written in its TOML file.
 
-    `held_by` says which sites hold a variable, where not all do; `rows` about how many rows all sites have together. Owners
-    of data may ask for both: sites check them against what they hold.
+    `rows` says about how many rows all sites have together: owners of data may limit their share.
     `units` may say in which unit a variable is meant, and `step` how far rows are apart; a site that says another one for its
     data does not take part.
     The `goal` is a network; how far each of its edges can be trusted; a network whose parameters are chosen on held-out rows;
@@ -226,8 +225,6 @@ class Study(Table):
     parameters: dict[str, Value] = Field(default_factory=dict)
     privacy: Privacy = Field(default_factory=Privacy)
     attendance: Attendance = Field(default_factory=Attendance)
-    some_variables_may_be_missing: bool = False
-    held_by: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     rows: int | None = Field(default=None, ge=1)
     units: dict[str, str] = Field(default_factory=dict)
     step: str = Field(default="", max_length=40)
@@ -256,7 +253,7 @@ class Study(Table):
     @model_validator(mode="after")
     def _known_step(self) -> Study:
         if self.step:
-            clock_of_step(self.step, "step")
+            clock_of(self.step, "step")
         return self
 
     @model_validator(mode="after")
@@ -288,34 +285,6 @@ class Study(Table):
             return self.select.n_blocks, round(1000 * self.select.share)
         return None
 
-    @model_validator(mode="after")
-    def _holders(self) -> Study:
-        known, possible = frozenset(self.variables), frozenset(self.sites)
-        for name, sites in self.held_by.items():
-            if name not in known:
-                raise ValueError(f"held_by names {name!r}, which is not one of the variables")
-            if not sites or not possible.issuperset(sites) or len(set(sites)) != len(sites):
-                raise ValueError(f"held_by.{name} must name sites of the study, each once")
-        if self.held_by and not self.some_variables_may_be_missing:
-            raise ValueError("held_by is for studies with some_variables_may_be_missing = true")
-        return self
-
-    def variables_of(self, site: str) -> tuple[str, ...]:
-        """Return the variables that a site holds by `held_by`, in the study's order."""
-        lacking = {name for name, sites in self.held_by.items() if site not in sites}
-        return tuple(name for name in self.variables if name not in lacking) if site in self.sites else ()
-
-    @property
-    def sites_per_entry(self) -> int | None:
-        """Fewest sites that hold two variables together; None if some may lack one and nobody says which."""
-        if self.some_variables_may_be_missing and not self.held_by:
-            return None
-        everybody = frozenset(self.sites)
-        held = {frozenset(sites) for sites in self.held_by.values()}
-        held |= {everybody} if len(self.held_by) < len(self.variables) else set()
-        holds = np.array([[site in one for site in self.sites] for one in held], dtype=np.float32)
-        return int(min((holds @ some.T).min() for some in np.array_split(holds, 1 + len(holds) // 256)))
-
     @property
     def n_lags(self) -> int | None:
         """Number of lags of its rows, if the parameters fix one; for some methods more than edges have."""
@@ -339,7 +308,7 @@ class Study(Table):
         # What a study does not use is not in its text, which people read.
         unused: dict[str, Any] = {goal: True for goal, _ in GOALS if goal != self.goal}
         unused |= dict.fromkeys(
-            _unused(self, "units", "step", "held_by", "rows", "goal", "lead", "about", "update_of"),
+            _unused(self, "units", "step", "rows", "goal", "lead", "about", "update_of"),
             True,
         )
         if self.about != About():

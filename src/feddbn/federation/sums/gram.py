@@ -39,6 +39,7 @@ from feddbn.core.orders.nongaussian import shape_sums
 from feddbn.core.statistics.missing import (
     expected_moments,
     expected_parts,
+    known_n,
     known_pairs,
     pair_totals,
     pairwise_sums,
@@ -294,7 +295,7 @@ def local_moments(
 ) -> tuple[SiteState, Moments]:
     """Return the site's moments of the lagged values a question is about, from its state if it has read them before.
 
-    `design` replaces the question's for a site with other variables or lags. A site that abstains has none.
+    `design` replaces the question's where other lags are needed. A site that abstains has none.
     """
     state, design = here.state, design or question.lagged
     if question.abstains(state):
@@ -384,8 +385,12 @@ def _known(here: Here, question: GramQuestion, moments: Moments) -> FloatArray:
     q, row_model = question.q, question.row_model
     if row_model is None or moments.n == 0:
         return np.full((q, q), moments.n)
-    total = np.zeros((q, q))
-    for rows, _ in _together(question.design, training_parts(here.data, question)):
+    return _pairs_known(here.data, question, row_model)
+
+
+def _pairs_known(data: SiteData, question: RowsQuestion, row_model: FloatArray) -> FloatArray:
+    total = np.zeros((question.q, question.q))
+    for rows, _ in _together(question.design, training_parts(data, question)):
         total += known_pairs(rows.values, row_model[1:], rows.weights)
     return total
 
@@ -558,15 +563,25 @@ def _blocks(here: Here, question: GramQuestion) -> tuple[SiteState, FloatArray]:
 def _parts(here: Here, question: GramQuestion) -> tuple[SiteState, FloatArray]:
     total = [Moments.empty(question.n_columns)] * question.n_parts
     if not question.abstains(here.state):
-        site = question.rows_of(dealt(here.data, question.n_parts))
-        for k, moments in _moments_of_parts(question, site):
+        for k, moments in _dealt_moments(here.data, question, question.n_parts):
             total[k] = total[k].merge(moments)
     return here.state, np.concatenate([one.to_sums(question.origin) for one in total])
 
 
-def _moments_of_parts(question: GramQuestion, site: SiteData) -> Iterator[tuple[int, Moments]]:
+def moments_of_parts(data: SiteData, question: RowsQuestion, n_parts: int) -> tuple[list[Moments], float]:
+    """The moments of a site's lagged rows in each part, and how many complete rows one of them is worth."""
+    total, row_model = [Moments.empty(question.q)] * n_parts, question.row_model
+    for k, moments in _dealt_moments(data, question, n_parts):
+        total[k] = total[k].merge(moments)
+    n = sum(one.n for one in total)
+    if row_model is None or not n:
+        return total, 1.0
+    return total, known_n(_pairs_known(data, question, row_model)) / n
+
+
+def _dealt_moments(data: SiteData, question: RowsQuestion, n_parts: int) -> Iterator[tuple[int, Moments]]:
     """Yield the moments of the rows of recordings in each part, off what is the recordings' own."""
-    row_model = question.row_model
+    row_model, site = question.row_model, question.rows_of(dealt(data, n_parts))
     if row_model is not None and not question.functions and len(row_model) == question.q + 1:
         for rows, bases in _together(question.design, site.recordings(), are_dealt=True):
             yield from expected_parts(

@@ -365,7 +365,8 @@ def _answer(here: Here, question: CountsQuestion) -> tuple[SiteState, FloatArray
 
 
 def _varying_variables(here: Here, question: CountsQuestion) -> FloatArray:
-    least, names = math.ceil(_MARGIN * question.least), here.data.variables
+    question.require_variables(here.data)
+    least, names = math.ceil(_MARGIN * question.least), question.variables
     # Cells that are there, and rows that are complete, as some sums have it.
     cells = question.view(Design.linear(names, 0), is_whole=True)
     rows = question.view(Design.linear(names, question.n_lags), is_whole=False)
@@ -375,11 +376,9 @@ def _varying_variables(here: Here, question: CountsQuestion) -> FloatArray:
         if part is not None and (view is cells or part.n >= least):
             for k, column in enumerate(part.columns):
                 counts[k % len(names)] += column.varying
-    vector = np.zeros((2, question.d))
-    for name, found in zip(names, counts, strict=True):
-        is_few = any(0 < n < least for n in found)
-        vector[:, question.variables.index(name)] = not is_few and max(found, default=0) >= least, is_few
-    return vector.ravel()
+    is_few = [any(0 < n < least for n in found) for found in counts]
+    varies = [not few and max(found, default=0) >= least for few, found in zip(is_few, counts, strict=True)]
+    return np.array([*varies, *is_few], dtype=np.float64)
 
 
 def _rows_in_blocks(here: Here, question: CountsQuestion) -> FloatArray:

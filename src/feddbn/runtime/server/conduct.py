@@ -259,7 +259,7 @@ def _with_logs(directory: Path, logs: Mapping[str, str]) -> dict[str, list[str]]
     }
 
 
-_SAME = ("method", "variables", "parameters", "sites", "units", "some_variables_may_be_missing", "held_by")
+_SAME = ("method", "variables", "parameters", "sites", "units")
 
 
 def keep_sums(runs: Path, run_id: str, study: Study, result: StudyResult) -> None:

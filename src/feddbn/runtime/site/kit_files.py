@@ -125,7 +125,6 @@ def default_policy_text() -> str:
         f"min_sites = {policy.min_sites}\n"
         f"min_rows = {policy.min_rows}\n"
         f"min_rows_per_parameter = {policy.min_rows_per_parameter}\n"
-        f"min_sites_per_entry = {policy.min_sites_per_entry}\n"
         f"max_share = {policy.max_share}\n"
         f"require_masking = {str(policy.require_masking).lower()}\n"
         f"max_rounds = {policy.max_rounds}\n"

@@ -16,7 +16,7 @@ from feddbn.data.layout import ROW_TIMES, Layout
 from feddbn.data.profile import profile_of
 from feddbn.data.read import read_sites
 from feddbn.data.site import with_columns
-from feddbn.data.times import clock_of_step
+from feddbn.data.times import clock_of
 from feddbn.errors import FeddbnError, FileError, SiteRefused
 from feddbn.federation.guards.study_plan import check_tasks, scope_of
 from feddbn.federation.protocol.endpoint import (
@@ -103,7 +103,7 @@ def about_variables(data: SiteData, layout: Layout) -> Iterator[Finding]:
         filled = int(profile.n_numbers[profile.place[name]])
         values = {
             "sources": [
-                {"name": one.name, **({} if one.change is None else asdict(one.change))}
+                {"name": one, **(asdict(layout.units[name]) if name in layout.units else {})}
                 for _, one in layout.sources_of([name])
             ],
             "limits": layout.limits.get(name),
@@ -134,10 +134,6 @@ def study_checks(settings: SiteSettings, policy: SitePolicy, data: SiteData) -> 
     def transformations(study: Study) -> None:
         policy.check_transformations(scope_of(study, settings.max_lags).transformations)
 
-    def entries(study: Study) -> None:
-        if study.some_variables_may_be_missing:
-            policy.check_entries(study.sites_per_entry)
-
     def units(study: Study) -> None:
         differ = unit_differences(study, settings.units)
         if differ:
@@ -167,15 +163,15 @@ def study_checks(settings: SiteSettings, policy: SitePolicy, data: SiteData) -> 
                 "column in the site's settings (time).",
                 code="other-step",
             )
-        if clock_of_step(own).steps_of(clock_of_step(study.step)) != 1:
+        if not clock_of(own).is_like(clock_of(study.step)):
             raise SiteRefused(
-                f"the study {study.name!r} has rows {study.step} apart, and this site {own}; with freq = {study.step!r} in "
-                "the site's settings rows that are whole multiples of it apart are used for what they tell.",
+                f"the study {study.name!r} has rows {study.step} apart, and this site {own}; freq = {study.step!r} and "
+                "irregular = 'average' in the site's settings put its rows on these steps.",
                 code="other-step",
             )
 
     def kinds(study: Study) -> None:
-        differ = kind_differences(study, settings.name, settings.layout.kinds)
+        differ = kind_differences(study, settings.layout.kinds)
         if differ:
             raise SiteRefused(
                 f"the study {study.name!r} and this site mean other kinds or levels ({'; '.join(differ)}); make `kinds` "
@@ -215,7 +211,6 @@ def study_checks(settings: SiteSettings, policy: SitePolicy, data: SiteData) -> 
         lambda study: policy.check_variables(study.variables),
         transformations,
         lambda study: check_tasks(policy, study),
-        entries,
         units,
         step,
         kinds,

@@ -78,15 +78,6 @@ def test_a_copy_of_a_parent_is_as_good_as_a_fit_from_scratch_says():
     assert 0 <= fit.gain[8] < 1e-3
 
 
-def test_sweeps_over_subsets_are_fits_from_scratch(regressions):
-    groups = [0, 5, 6, 12]
-    rss, charge = regressions.subset_fits(1, groups)
-    for mask in range(2 ** len(groups)):
-        fit = regressions.fit(1, tuple(t for b, t in enumerate(groups) if mask >> b & 1))
-        assert rss[mask] == pytest.approx(fit.rss, rel=1e-9)
-        assert charge[mask] == pytest.approx(fit.charge.now, rel=1e-9, abs=1e-9)
-
-
 @pytest.fixture(scope="module")
 def small():
     """Few groups, so that everything can be tried."""

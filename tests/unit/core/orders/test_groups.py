@@ -52,16 +52,6 @@ def test_fits_are_determinants_of_least_squares(node, parents):
     assert not fit.gain[list(parents)].any()
 
 
-def test_all_subsets_by_sweeps_are_the_fits_one_by_one():
-    moments, _ = made()
-    regressions = CodedRegressions(moments.scatter, moments.n, GROUPS)
-    parents = [0, 2, 3, 4]
-    found, _ = regressions.subset_fits(1, parents)
-    for mask in range(16):
-        chosen = tuple(m for b, m in enumerate(parents) if mask >> b & 1)
-        assert found[mask] == pytest.approx(regressions.fit(1, chosen).rss, rel=1e-9)
-
-
 def test_single_columns_are_the_usual_regressions():
     moments, _ = made()
     groups = CodedRegressions(moments.scatter, moments.n, Groups(4, tuple((k,) for k in range(8))))

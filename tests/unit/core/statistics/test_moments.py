@@ -16,7 +16,6 @@ from feddbn.core.designs.recordings import Block, lagged_rows
 from feddbn.core.statistics.moments import (
     Moments,
     as_of_rows,
-    completed,
     correlations,
     dependences,
     independent,
@@ -124,24 +123,6 @@ def test_repairing_moments_leaves_a_constant_column_constant() -> None:
     np.testing.assert_allclose(np.diag(fixed), np.diag(F))
     assert not fixed[2].any()
     assert np.linalg.eigvalsh(fixed[:2, :2])[0] > 0
-
-
-def _moments(seed: int, q: int = 5) -> np.ndarray:
-    x = np.random.default_rng(seed).normal(size=(40, q)) @ np.random.default_rng(seed + 1).normal(size=(q, q))
-    return x.T @ x / len(x)
-
-
-def test_a_site_like_the_federation_is_completed_to_the_federation() -> None:
-    F = _moments(0)
-    rows = np.array([0, 2, 3])
-    assert np.allclose(completed(F[np.ix_(rows, rows)], rows, F), F)
-
-
-def test_a_completed_matrix_keeps_what_was_measured_and_is_positive() -> None:
-    F, G, rows = _moments(0), _moments(2)[:3, :3], np.array([1, 2, 4])
-    whole = completed(G, rows, F)
-    assert np.array_equal(whole[np.ix_(rows, rows)], G)
-    assert np.linalg.eigvalsh(whole)[0] > -1e-12
 
 
 def test_contradicting_moments_are_raised_to_the_size_of_the_contradiction() -> None:

@@ -96,14 +96,6 @@ def test_few_incomplete_rows_are_left_out_and_many_are_used():
         assert answer[0] == counted
 
 
-def test_a_site_holds_the_study_to_who_holds_what():
-    rows = np.random.default_rng(0).normal(size=(50, 2))
-    held = {"b": ("two", "three")}
-    site = site_of(rows, some_variables_may_be_missing=True, held_by=held)
-    with refused(SiteRefused, "held_by", "one", code="other-variables"):
-        site.answer(moments())
-
-
 def test_what_was_asked_is_written_down_before_it_is_answered():
     written = []
     asked = Asked(write=lambda *one: written.append(one))

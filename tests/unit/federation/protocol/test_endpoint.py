@@ -85,11 +85,6 @@ def test_a_mismatch_is_refused_before_any_data_are_read(study, version, code):
         send(endpoint)
 
 
-def test_a_site_may_lack_variables_only_where_the_study_says_so():
-    study = make_study(variables=("u", "v", "w"), some_variables_may_be_missing=True)
-    assert read_reply(make().handle(hello(study))).meta["version"] == __version__
-
-
 def test_a_policy_that_changed_while_the_site_was_down_is_asked_again():
     store = MemoryStore("a")
     read_reply(make(store=store).handle(hello()))

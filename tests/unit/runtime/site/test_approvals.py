@@ -70,7 +70,6 @@ def test_one_run_is_allowed_and_going_on_with_it_too(approvals, tmp_path, clock)
         {"privacy": {"secure_aggregation": True, "min_sites": 2}},
         {"attendance": {"when_missing": "continue"}},
         {"units": {"u": "mm"}},
-        {"some_variables_may_be_missing": True},
         {"goal": "confidence"},
         {"goal": "select"},
         {"goal": "compare", "compare": {"against": ("fdbnl",)}},

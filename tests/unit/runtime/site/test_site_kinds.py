@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ import pandas as pd
 import pytest
 
 import feddbn.analysis.studies  # noqa: F401
-from feddbn.console.site_facts import own_findings
 from feddbn.data import read_sites
 from feddbn.errors import FileError, ParameterError, SiteRefused
 from feddbn.federation.protocol.study import Study, parse_study, study_from_json
@@ -22,7 +20,6 @@ from feddbn.runtime.server.coordinator import Coordinator
 from feddbn.runtime.settings import SiteSettings, read_site_settings
 from feddbn.runtime.site.check import check_settings
 from feddbn.runtime.site.open_site import open_site, read_data, study_checks
-from feddbn.words import card
 from support.faults import LocalExchange, MemoryJournal
 from support.saying import kept_out, only
 from support.saying import refused as refusing
@@ -108,27 +105,6 @@ def test_names_of_levels_must_be_declared_by_the_site_too(tmp_path):
     named = study({"ward": {"binary": ["1", "2"]}}, variables=["pulse", "ward"])
     assert "binary (1, 2)" in refused(settings, named)
     assert refused(settings, study({"ward": {"ordinal": 3}}, variables=["ward", "pulse"])) == ""
-
-
-def test_a_variable_that_a_site_does_not_hold_needs_no_levels(tmp_path):
-    settings = settings_of(tmp_path, "")
-    kinds, names = {"shift": ["day", "night"]}, ["pulse", "visits", "shift"]
-    assert "shift" in refused(settings, study(kinds, variables=names))
-    partly = {"variables": names, "some_variables_may_be_missing": True}
-    assert refused(settings, study(kinds, **partly)) == ""
-    assert refused(settings, study(kinds, held_by={"shift": ["south"]}, **partly)) == ""
-    assert "shift" in refused(settings, study(kinds, held_by={"shift": ["north"]}, **partly))
-
-
-def test_site_check_proposes_lines_for_the_settings(tmp_path):
-    settings_of(tmp_path, '[kinds]\nward = ["north", "south"]\n')
-    (text,) = [
-        card(one, "owner").detail
-        for one in own_findings(tmp_path / "site.toml")
-        if one.values["finding"]["code"] == "kinds"
-    ]
-    line = text[text.index("kinds = ") : text.rindex("}") + 1]
-    assert tomllib.loads(line) == {"kinds": {"visits": "count"}}
 
 
 def test_site_check_tells_values_that_a_study_cannot_mean(tmp_path):

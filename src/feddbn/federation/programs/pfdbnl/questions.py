@@ -1,165 +1,27 @@
-"""What PFDBNL asks of sites; where they hold different variables every entry has its own sum and its own count."""
+"""What PFDBNL asks of sites."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from functools import cached_property
 
-import numpy as np
-
-from feddbn.core.arrays import FloatArray, IntArray
+from feddbn.core.arrays import FloatArray
 from feddbn.core.constraints import EdgeConstraints
-from feddbn.core.designs.recordings import SiteData
 from feddbn.core.penalised.acyclicity import ACYCLICITIES
 from feddbn.core.penalised.path import Stage, make_schedule
 from feddbn.core.penalised.personal_site import PersonalRound
 from feddbn.core.penalised.pooled import OPTIMA, penalty_matrix
-from feddbn.core.statistics.diagnostics import (
-    ColumnStatistics,
-    ScaleChoice,
-    autocorrelation,
-    choose_scale,
-)
-from feddbn.core.statistics.moments import Moments, nearest_positive
-from feddbn.errors import DataError, ProtocolError
 from feddbn.federation.programs.fdbnl import WEIGHTINGS
 from feddbn.federation.protocol.rows import RowsQuestion
-from feddbn.federation.protocol.site import Here, SiteState, answers
 from feddbn.federation.protocol.task import (
     Constant,
     Scope,
-    ServerProgram,
-    Task,
-    View,
     array,
     choice,
     flag,
     number,
     whole,
 )
-from feddbn.federation.sums.gram import local_moments
-from feddbn.federation.sums.statistics import Preparation, prepare
-
-
-class PartialQuestion(RowsQuestion):
-    """A question to sites that may lack variables."""
-
-    def in_view(self, data: SiteData, site: str) -> tuple[View, ...]:
-        """Rows of the variables that a site has."""
-        return (self.view(self.design_of(data.variables, self.n_lags)),)
-
-
-@dataclass(frozen=True)
-class Entries:
-    """Which rows (of q) and columns (of d) of the federation's stack a site holds."""
-
-    rows: IntArray
-    columns: IntArray
-    q: int
-
-    @classmethod
-    def of(cls, own: tuple[str, ...], variables: tuple[str, ...], n_lags: int) -> Entries:
-        """Positions of a site's variables among the federation's."""
-        unknown = [name for name in own if name not in variables]
-        if unknown:
-            raise ProtocolError(
-                f"this site has the variable {unknown[0]!r}, which the study does not name; add it to variables="
-                " or leave the column out."
-            )
-        d = len(variables)
-        columns = np.array([variables.index(name) for name in own])
-        rows = np.concatenate([lag * d + columns for lag in range(n_lags + 1)])
-        return cls(rows, columns, (n_lags + 1) * d)
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether the site holds every entry, in the federation's order."""
-        return len(self.rows) == self.q and bool(np.all(self.rows == np.arange(self.q)))
-
-    def take(self, C: FloatArray) -> FloatArray:
-        """Return the site's part of a (q, d) or (q,) array."""
-        if self.is_whole:
-            return C
-        part: FloatArray = C[self.rows] if C.ndim == 1 else C[np.ix_(self.rows, self.columns)]
-        return part
-
-
-@dataclass(frozen=True, kw_only=True)
-class EntryMomentsQuestion(PartialQuestion):
-    """Totals, cross-products and counts of the entries a site holds, among zeros."""
-
-    name = "gram.entries"
-    purpose = "means and cross-products of the variables a site holds"
-
-
-def entry_moments_program(
-    variables: tuple[str, ...],
-    n_lags: int,
-    center: str,
-    scale: str,
-    inputs: tuple[int, ...] = (),
-) -> ServerProgram[tuple[Preparation, FloatArray, ScaleChoice]]:
-    """Return the preparation, the federation's (q, q) second moments of prepared variables, entry by entry, and the scale.
-
-    `inputs` are positions of variables that only act on others.
-
-    Raises
-    ------
-    DataError
-        If no site holds some pair of entries together: nothing can then be said about an edge between them.
-    """
-    d = len(variables)
-    q = (n_lags + 1) * d
-    question = EntryMomentsQuestion(
-        n_lags=n_lags,
-        variables=variables,
-        center="recording" if center == "recording" else "none",
-    )
-    total = (yield Task(question)).value
-    rows = float(total[0])
-    totals, cross, counts = total[1 : 1 + q], *total[1 + q :].reshape(2, q, q)
-    if np.any(counts == 0):
-        i, j = (int(k) for k in np.argwhere(counts == 0)[0])
-        first, second = _entry(i, variables), _entry(j, variables)
-        raise DataError(
-            f"no site holds {first} and {second} together, so an edge between them cannot be learned; leave one of "
-            "the variables out, or lower n_lags."
-        )
-    n = np.diag(counts)
-    mean = totals / n
-    variance = np.diag(cross) / n - mean * mean
-    lagged = (
-        np.diag(cross, k=d)[:d] / np.diag(counts, k=d)[:d] - mean[:d] * mean[d : 2 * d]
-        if n_lags
-        else np.zeros(d)
-    )
-    summary = ColumnStatistics(rows, mean, variance, autocorrelation(lagged, variance[:d]))
-    covariance = nearest_positive(cross / counts - np.outer(mean, mean))
-    known = Moments(rows, mean, rows * covariance)
-    chosen = choose_scale(scale, d, known, one_network=False, inputs=inputs)
-    preparation = prepare(summary, d, center, chosen.rule)
-    c, s = preparation.center, preparation.scale
-    F = (cross / counts - np.outer(mean, c) - np.outer(c, mean) + np.outer(c, c)) / np.outer(s, s)
-    return preparation, nearest_positive(F), chosen
-
-
-def _entry(i: int, variables: tuple[str, ...]) -> str:
-    lag, k = divmod(i, len(variables))
-    return repr(variables[k]) + (f" at lag {lag}" if lag else "")
-
-
-@answers(EntryMomentsQuestion)
-def _answer(here: Here, question: EntryMomentsQuestion) -> tuple[SiteState, FloatArray]:
-    entries = Entries.of(tuple(here.data.variables), question.variables, question.n_lags)
-    state, moments = local_moments(here, question, question.design_of(here.data.variables, question.n_lags))
-    q = question.q
-    totals, cross, counts = np.zeros(q), np.zeros((q, q)), np.zeros((q, q))
-    block = np.ix_(entries.rows, entries.rows)
-    totals[entries.rows] = moments.n * moments.mean
-    cross[block] = moments.about(np.zeros(moments.q))
-    counts[block] = moments.n
-    return state, np.concatenate([[moments.n], totals, cross.ravel(), counts.ravel()])
-
 
 AVERAGES = ("running", "participants")
 MOST_ROUNDS = 2000
@@ -173,7 +35,7 @@ RHO = 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class FitQuestion(PartialQuestion):
+class FitQuestion(RowsQuestion):
     """What every question of one fit carries: the problem. Variables are ``(z - origin) / scale``.
 
     Attributes
@@ -184,8 +46,6 @@ class FitQuestion(PartialQuestion):
         In which order each site ends, and whether it tries to prove that there is no better one.
     n_sites, mean_rows
         Number of sites, and mean number of rows of one.
-    fill
-        The federation's second moments, for sites that lack some of the entries.
     allowed, required
         Edges that may, and that must, be there; without them everything but self-loops may.
     """
@@ -206,7 +66,6 @@ class FitQuestion(PartialQuestion):
     origin: FloatArray = array("q")
     scale: FloatArray = array("q")
     metric: FloatArray = array("q")
-    fill: FloatArray | None = array("q", "q", default=None)
     allowed: FloatArray | None = array("q", "d", default=None)
     required: FloatArray | None = array("q", "d", default=None)
 
@@ -217,7 +76,7 @@ class FitQuestion(PartialQuestion):
             raise self.wrong("'allowed' and 'required' go together")
 
     def check_scope(self, scope: Scope) -> None:
-        """Weights are the study's; moments are completed only where variables differ."""
+        """Weights, the order and the number of sites are the study's."""
         super().check_scope(scope)
         given = scope.parameters
         optimum = "path" if given.get("schedule") == "paper" else given.get("optimum", OPTIMA[0])
@@ -225,8 +84,6 @@ class FitQuestion(PartialQuestion):
             asked = getattr(self, name)
             scope.require(asked == value, self.name, f"{name!r} is {asked!r}")
         scope.require(self.n_sites == len(scope.sites), self.name, f"'n_sites' is {self.n_sites}")
-        differ = self.fill is None or bool(given.get("different_variables"))
-        scope.require(differ, self.name, "'fill' is for sites with different variables")
         for name, values in scope.numbers.items():
             value = getattr(self, name)
             scope.require(value in values, self.name, f"{name!r} is {value:g}")
@@ -234,7 +91,7 @@ class FitQuestion(PartialQuestion):
     @property
     def constants(self) -> tuple[Constant, ...]:
         """Also the units of the variables, and few pulls: answers are not linear in a site's moments."""
-        units = (self.mean_rows, self.origin, self.scale, self.metric, self.fill)
+        units = (self.mean_rows, self.origin, self.scale, self.metric)
         pulls = Constant("pulls", (self.mu,), MOST_PULLS)
         return *super().constants, self.settled_once("units of rounds", units), pulls
 

@@ -16,19 +16,16 @@ from typing import Any, ClassVar
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.constraints import EdgeConstraints, break_cycles, has_cycle, threshold
-from feddbn.core.orders.search import search_order
+from feddbn.core.constraints import EdgeConstraints, break_cycles, threshold
 from feddbn.core.penalised.personal_rounds import PersonalOptions, PersonalRun
 from feddbn.core.penalised.personal_site import PersonalRound
 from feddbn.core.penalised.pooled import OPTIMA
 from feddbn.core.statistics.diagnostics import ScaleChoice
-from feddbn.core.statistics.moments import Moments
 from feddbn.errors import ParameterError
 from feddbn.federation.programs.fdbnl import (
     WEIGHTINGS,
     PenalisedSettings,
     Rounds,
-    check_summary,
     learner_of,
     prepared_plan,
     prepared_program,
@@ -38,10 +35,9 @@ from feddbn.federation.programs.pfdbnl.questions import (
     MOST_ROUNDS,
     FinishQuestion,
     StepQuestion,
-    entry_moments_program,
 )
 from feddbn.federation.protocol.rows import treated
-from feddbn.federation.protocol.task import Plan, Planned, ServerProgram, Task, repeated
+from feddbn.federation.protocol.task import Plan, Planned, ServerProgram, Task
 from feddbn.federation.sums.prepare import Prepare, PreparedSettings
 from feddbn.federation.sums.statistics import Preparation
 from feddbn.federation.sums.treatment import AskedMoments
@@ -141,13 +137,6 @@ class PFDBNLSettings(PreparedSettings):
         share_or_count(),
         "Share or number of sites drawn for each round; the others keep their state.",
     )
-    different_variables: bool = setting(
-        False,
-        flag(),
-        "True: sites may have different variables (`feature_names_in_` then lists all of them). What a site has not "
-        "measured is completed by the others' second moments: one more sum, entry by entry. Its network in `dbns_` shows "
-        "the variables it has.",
-    )
     schedule: str = setting(
         "rounds",
         word("rounds", "paper"),
@@ -166,7 +155,7 @@ class PFDBNLSettings(PreparedSettings):
         "auto",
         flag() | word("auto"),
         "As in `FDBNL`, but each site checks its own network, which stays at the site. Sites with few rows do not take "
-        "part. With `different_variables` there is no check.",
+        "part.",
     )
     # Sites with networks of their own have scales of their own, and none is left out.
     auto: ClassVar[Mapping[str, Any]] = {"gains": "none", "on_disagreement": "warn"}
@@ -182,10 +171,6 @@ class PFDBNLSettings(PreparedSettings):
             )
         if self.mu == math.inf and is_paper:
             raise ParameterError("mu=inf needs schedule='rounds'; the paper's alternation cannot move then.")
-        if self.check_residuals is True and self.different_variables:
-            raise ParameterError(
-                "check_residuals=True needs sites with the same variables; leave it at 'auto' with different_variables."
-            )
 
     @property
     def rows(self) -> Prepare:
@@ -246,10 +231,7 @@ def personal_program(
 
     Sites try to prove that there is no better order only if `is_proven`.
     """
-    d, rounds, n_lags = len(variables), settings.rounds, settings.n_lags
-    assert isinstance(n_lags, int)
-    rng = np.random.default_rng(rounds.random_state)
-    center = settings.prepare.center
+    rounds = settings.rounds
     common: dict[str, Any] = {
         **{name: getattr(settings, name) for name in _PROBLEM},
         **{name: getattr(rounds, name) for name in _HOW},
@@ -257,44 +239,14 @@ def personal_program(
         # The paper's schedule has its own path.
         "optimum": rounds.optimum if settings.schedule != "paper" else "path",
         "variables": variables,
-        "center": "recording" if center == "recording" else "none",
         "n_sites": len(sites),
     }
-    if not settings.different_variables:
-        prepared = yield from prepared_program(settings, variables, len(sites), one_network=False)
-        setup = _Setup(
-            settings,
-            constraints,
-            sites,
-            prepared.preparation,
-            {**common, "center": prepared.center},
-        )
-        fit = yield from treated(_fit_program(setup, rng, run_number), prepared.preparation.treatment)
-        return replace(fit, preparation=prepared.reported, asked=prepared.asked, scale=prepared.scale)
-    preparation, fill, scale = yield from entry_moments_program(
-        variables,
-        n_lags,
-        center,
-        settings.prepare.scale,
-        settings.prepare.input_places(variables),
-    )
-    check_summary(variables, preparation.summary)
-    setup = _Setup(settings, constraints, sites, preparation, {**common, "fill": fill})
-    if settings.schedule == "paper" or not has_cycle(constraints.allowed[:d]):
-        fit = yield from _fit_program(setup, rng, run_number)
-        return replace(fit, scale=scale)
-    # Completed moments are noisier, and the path to acyclicity ends in worse orders. The server holds the summed
-    # moments anyway: an order searched on them is a second start, and the objective decides. Runs in a given order
-    # are convex and quick; the last run is the one that sites keep.
-    n = preparation.summary.n
-    moments = Moments(n, np.zeros(len(fill)), n * fill)
-    found = search_order(moments, constraints)
-    ordered = replace(setup, constraints=constraints.within_order(found.order))
-    first = yield from _fit_program(ordered, rng, 3 * run_number)
-    free = yield from _fit_program(setup, rng, 3 * run_number + 1)
-    if free.objective > first.objective:
-        free = yield from _fit_program(ordered, rng, 3 * run_number + 2)
-    return replace(free, scale=scale)
+    prepared = yield from prepared_program(settings, variables, len(sites), one_network=False)
+    common |= {"center": prepared.center}
+    setup = _Setup(settings, constraints, sites, prepared.preparation, common)
+    rng = np.random.default_rng(rounds.random_state)
+    fit = yield from treated(_fit_program(setup, rng, run_number), prepared.preparation.treatment)
+    return replace(fit, preparation=prepared.reported, asked=prepared.asked, scale=prepared.scale)
 
 
 _NUMBERS_OF_A_ROUND = 6
@@ -306,19 +258,15 @@ def personal_plan(
     n_lags: int,
     prepare: Prepare,
     *,
-    is_partial: bool = False,
     max_rounds: int = MOST_ROUNDS,
 ) -> Plan:
     """What `personal_program` may ask."""
     d, q = len(variables), (n_lags + 1) * len(variables)
-    rounds = (
+    return (
+        *prepared_plan(variables, n_lags, prepare),
         Planned("step.personal", q * d + 1 + _NUMBERS_OF_A_ROUND, max_rounds, min(max_rounds, 200)),
         Planned("step.finish", 2 + d),
     )
-    if is_partial:
-        # Two more runs, in an order that is searched on the completed moments.
-        return Planned("gram.entries", 1 + q + 2 * q * q), *repeated(rounds, 3)
-    return *prepared_plan(variables, n_lags, prepare), *rounds
 
 
 @dataclass(frozen=True)

@@ -26,9 +26,7 @@ from feddbn.core.penalised.lasso import KnownInverses, Solve
 from feddbn.core.penalised.path import Stage
 from feddbn.core.penalised.personal_site import Members, OwnProblem, PersonalSite, objectives, searched_order
 from feddbn.core.penalised.pooled import loss_and_grad
-from feddbn.core.statistics.moments import completed
 from feddbn.federation.programs.pfdbnl.questions import (
-    Entries,
     FinishQuestion,
     FitQuestion,
     SharedQuestion,
@@ -149,22 +147,10 @@ class Personal(Record):
 
 
 def own_gram(here: Here, question: FitQuestion) -> tuple[SiteState, FloatArray, float]:
-    """Return the state, the site's Gram matrix of prepared variables (q, q), and its number of rows.
-
-    If the site lacks variables, the moments of all sites (``fill``) complete the matrix: what the site does not
-    measure is taken to depend on what it measures as it does elsewhere, ``z_missing = B z_own + e``, with B and the variance
-    of e from there.
-    """
-    entries = Entries.of(tuple(here.data.variables), question.variables, question.n_lags)
-    state, moments = local_moments(here, question, question.design_of(here.data.variables, question.n_lags))
-    G = moments.standardised(question.origin[entries.rows], question.scale[entries.rows])
-    if not entries.is_whole:
-        if question.fill is None:
-            raise question.wrong(
-                "this site holds other variables than the study names; fit with different_variables=True"
-            )
-        G = completed(G, entries.rows, question.fill)
-    return state, G, moments.n
+    """Return the state, the site's Gram matrix of prepared variables (q, q), and its number of rows."""
+    question.require_variables(here.data)
+    state, moments = local_moments(here, question)
+    return state, moments.standardised(question.origin, question.scale), moments.n
 
 
 def _joined(here: Here, question: SharedQuestion) -> SiteState:
@@ -297,7 +283,6 @@ def _finish(here: Here, question: FinishQuestion) -> tuple[SiteState, FloatArray
         "personal.final_loss": loss_and_grad(record.wG, final)[0] / weight,
         "personal.certificate": np.array([objective, bound]),
         "personal.has_joined": np.array(float(has_joined)),
-        "personal.columns": np.array([float(question.variables.index(v)) for v in here.data.variables]),
     }
     return {**record.kept(state), **own}, np.concatenate([[objective, n], losses])
 
@@ -305,12 +290,12 @@ def _finish(here: Here, question: FinishQuestion) -> tuple[SiteState, FloatArray
 def personal_arrays(state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Return a site's own result, from its own state.
 
-    C (q, d) and C_raw are its weights after and before the refit, target_loss (d,) the loss of each variable, has_joined
-    whether it ever took part, and `columns` the positions of the variables it measures. `certificate` holds its penalised
-    objective, and what no acyclic network has one below.
+    C (q, d) and C_raw are its weights after and before the refit, target_loss (d,) the loss of each variable, and
+    has_joined whether it ever took part. `certificate` holds its penalised objective, and what no acyclic network has one
+    below.
     """
     names = {"C": "final", "C_raw": "final_raw", "target_loss": "final_loss"}
-    names |= {name: name for name in ("certificate", "has_joined", "columns")}
+    names |= {name: name for name in ("certificate", "has_joined")}
     return {name: state["personal." + key] for name, key in names.items() if "personal." + key in state}
 
 

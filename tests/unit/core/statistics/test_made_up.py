@@ -11,8 +11,8 @@ import pytest
 import feddbn
 from feddbn.core.designs.cells import mapped, triples
 from feddbn.core.designs.recordings import Block
+from feddbn.core.statistics.made_up import filled_in, made_up_sums
 from feddbn.data import Recording, Site
-from feddbn.data.made_up import filled_in, made_up_sums
 from feddbn.errors import ParameterError
 from feddbn.federation.sums.gram import GramQuestion, require_separate_units
 from feddbn.words import say

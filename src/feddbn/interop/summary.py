@@ -21,6 +21,7 @@ from feddbn.core.arrays import FloatArray
 from feddbn.core.statistics.moments import Moments, correlations
 from feddbn.errors import FileError, ParameterError, reading
 from feddbn.shown import Shown
+from feddbn.words import counted
 
 __all__ = ["Node", "Summary"]
 
@@ -110,22 +111,21 @@ class Summary(Shown):
 
     def position(self, variable: str | int, lag: int = 0) -> int:
         """Column of a variable (name or position) at a lag."""
-        is_place = isinstance(variable, int) and -self.d <= variable < self.d
-        node = (self.variables[int(variable)] if is_place else str(variable), lag)
-        if node not in self.nodes:
+        is_name = isinstance(variable, str) and variable in self.variables
+        k = self.variables.index(str(variable)) if is_name else variable
+        if k not in range(self.d) or lag not in range(self.n_lags + 1):
             raise ParameterError(
                 f"({variable!r}, lag {lag}) is not in this summary; it has {', '.join(self.variables)} at lags 0 to "
                 f"{self.n_lags}."
             )
-        return self.nodes.index(node)
+        return int(lag) * self.d + int(k)
 
     def partial_correlation(self, x: Node, y: Node, given: Sequence[Node] = ()) -> float:
         """Correlation of two nodes given others, as of the pooled rows."""
-        for node in (x, y, *given):
-            if isinstance(node, str) or len(node) != 2:
-                raise ParameterError(
-                    f"{node!r} must be a variable and a lag, such as ('{self.variables[0]}', 0)."
-                )
+        if any(isinstance(node, str) or len(node) != 2 for node in (x, y, *given)):
+            raise ParameterError(
+                f"{(x, y)!r} must be a variable and a lag each, such as ('{self.variables[0]}', 0)."
+            )
         i, j, *others = (self.position(*node) for node in (x, y, *given))
         return self.independence.one(i, j, others)[0]
 
@@ -155,32 +155,26 @@ class Summary(Shown):
 
     def reveals(self) -> list[str]:
         """What whoever holds this file knows, in sentences."""
-        q, many = self.moments.q, self.n_sites > 1
+        q, n = self.moments.q, f"{self.n:,.0f} rows"
         said = [
             f"{q * (q + 3) // 2 + 1:,} numbers: how many rows there are, the mean of each of {q} columns, and the mean "
             "product of each pair of them.",
-            f"They are sums over {self.n_sites} sites and {self.n:,.0f} rows; no row and no site's own numbers can be read "
-            "from them."
-            if many
-            else f"They are of one site and its {self.n:,.0f} rows.",
+            f"They are sums over {self.n_sites} sites and {n}; no row and no site's own numbers can be read from them."
+            if self.n_sites > 1
+            else f"They are of one site and its {n}.",
             "Any linear question about these columns can be answered from them, by anybody who has the file and as often as "
             "they like: regressions, partial correlations, networks.",
+            self.noise or "No noise was added: whoever knows all rows but one site's can subtract them.",
         ]
         if self.treatment is not None and self.treatment.get("center") == "recording":
-            said.append("Means, and trends and cycles if any, of single recordings were taken off first.")
-        said.append(
-            self.noise or "No noise was added: whoever knows all rows but one site's can subtract them."
-        )
+            said.insert(3, "Means, and trends and cycles if any, of single recordings were taken off first.")
         return said
 
     def __str__(self) -> str:
-        head = (
-            f"Summary of {self.d} variables at lags 0 to {self.n_lags}: {self.n:,.0f} rows of {self.n_sites} "
-            f"site{'s' if self.n_sites != 1 else ''}"
-        )
         shown = ", ".join(self.variables[:10]) + (", ..." if self.d > 10 else "")
+        head = f"Summary of {self.d} variables ({shown}) at lags 0 to {self.n_lags}"
         return "\n".join(
-            [head, f"variables: {shown}", "What it reveals:", *(f"- {line}" for line in self.reveals())]
+            [f"{head}: {counted(self.n_sites, 'site')}", *(f"- {line}" for line in self.reveals())]
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -200,13 +194,9 @@ class Summary(Shown):
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Summary:
         """Inverse of `to_dict`."""
-        if not isinstance(data, Mapping) or data.get("format") != FORMAT:
+        if not isinstance(data, Mapping) or (data.get("format"), data.get("version")) != (FORMAT, VERSION):
             raise ParameterError(
-                "this is no summary; a summary is written by Summary.save or `feddbn fit --method summary`."
-            )
-        if data.get("version") != VERSION:
-            raise ParameterError(
-                f"this summary has version {data.get('version')!r}; this package reads version {VERSION}."
+                f"this is no summary of version {VERSION}; one is written by Summary.save or `feddbn fit --method summary`."
             )
         try:
             names, n_lags = tuple(map(str, data["variables"])), int(data["n_lags"])

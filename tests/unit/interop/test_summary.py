@@ -8,7 +8,7 @@ import pytest
 import feddbn
 from feddbn import AS_THEY_ARE
 from feddbn.errors import ParameterError
-from feddbn.model.summary import Summary
+from feddbn.interop.summary import Summary
 from feddbn.results.result import Result
 
 
