@@ -57,7 +57,7 @@ LINEAR = {
 # Those that take means off by weights, profiles and spectra, steps on a site's own sums, and what is no sum over rows.
 OTHERS = {
     *("agree", "counts.blocks", "counts.levels", "counts.norms", "counts.variables", "gram.diagonal"),
-    *("gram.entries", "gram.kinds", "gram.rows", "local.edges", "local.fit", "loss.alone", "loss.rows"),
+    *("gram.kinds", "gram.rows", "local.edges", "local.fit", "loss.alone", "loss.rows"),
     *("loss.sums", "residuals.checks", "step.fdbnl", "step.finish", "step.personal", "survey.first"),
 }
 LEVELS = {"ordinal": ["0", "1", "2"]}
