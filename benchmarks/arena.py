@@ -52,8 +52,8 @@ def _fits(method: Any, protection: str = "exact") -> Callable[..., Any]:
 
 OURS = {"OneShotDBN": _fits(feddbn.OneShotDBN), "FDBNL": _fits(feddbn.FDBNL)}
 USUAL = (*OURS, *LAGGED_PEERS)
-# With noise of .3 of the sampling error in every sum, as a masked study has it.
-OURS |= {f"{name}-noise": _fits(getattr(feddbn, name), "noise") for name in OURS}
+# With the secret weights of rows that a masked study has.
+OURS |= {f"{name}-weights": _fits(getattr(feddbn, name), "weights") for name in OURS}
 METHODS = (*OURS, *LAGGED_PEERS)
 SURE = 0.95
 

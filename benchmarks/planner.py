@@ -60,7 +60,7 @@ def series(network: Linear, one: dict, rng: np.random.Generator) -> dict[str, li
 
 def fitted(one: dict, network: Linear, seed: int):
     rng = np.random.default_rng(seed)
-    protection = "noise" if one["masked"] else "exact"
+    protection = "weights" if one["masked"] else "exact"
     federation = feddbn.simulated(series(network, one, rng), protection=protection, random_state=seed)
     quick = {"check_residuals": False, "use_nongaussian": False, "features": "linear"}
     return feddbn.OneShotDBN(one["n_lags"], federation=federation, **quick, **one["way"]).fit(None)

@@ -15,7 +15,7 @@ import numpy as np
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.constraints import EdgeConstraints
-from feddbn.core.designs.recordings import CompleteSite, lagged_rows
+from feddbn.core.designs.recordings import complete_rows, lagged_rows
 from feddbn.data import SiteData
 from feddbn.errors import ParameterError
 from feddbn.federation.programs.fdbnl import FDBNLSettings, Rounds, StepQuestion, fdbnl_program
@@ -191,7 +191,7 @@ def _rows_found(
     for name, data in sites.items():
         rows = (
             np.concatenate(
-                [z for r in CompleteSite(data).recordings() for z in lagged_rows(r.blocks(), n_lags)]
+                [z for r in map(complete_rows, data.recordings()) for z in lagged_rows(r.blocks(), n_lags)]
             )
             - center
         )

@@ -28,6 +28,8 @@ POLICY = "\n".join(
     ]
 )
 D = 4
+SHIPPED = {"protection": "weights"}
+"""As masked studies are by default."""
 
 
 def recording(kind, site, rng):
@@ -160,7 +162,7 @@ def test_masked_sites_answer_parts_if_their_policies_list_them(tmp_path, is_list
     data = {f"s{i}": [recording("trend", i, rng) for _ in range(3)] for i in range(4)}
     listed = [task for task in USUAL_TASKS if is_listed or task != "gram.parts"]
     sites = Consortium(tmp_path, data, f"{RULE}tasks = {json.dumps(listed)}\n")
-    study = sites.study("oneshot", {}, attendance={"when_missing": "abort"})
+    study = sites.study("oneshot", {}, SHIPPED, attendance={"when_missing": "abort"})
     result, refused = run_all(sites, study)
     found = {one["code"]: one for one in result["findings"]}
     assert ("parts-not-known" in found) is not is_listed
@@ -179,7 +181,7 @@ def test_masked_sites_answer_about_data_as_the_readme_simulates_them(tmp_path, s
     fed = simulate(n_lags=1, random_state=0, **size)
     data = {name: [np.asarray(one) for one in rows] for name, rows in fed.sites.items()}
     sites = Consortium(tmp_path, data, policy)
-    result, refused = run_all(sites, sites.study(attendance={"when_missing": "abort"}))
+    result, refused = run_all(sites, sites.study(privacy=SHIPPED, attendance={"when_missing": "abort"}))
     assert (refused, len(result["edges"]) > 0) == ({}, True)
 
 
@@ -196,7 +198,7 @@ def test_masked_hospitals_answer_about_vital_signs(tmp_path):
     sites = read_sites(tmp_path / layout.name, missing="keep")
     data = {name.replace(" ", "-"): [whole(one) for one in site.recordings()] for name, site in sites.items()}
     sites = Consortium(tmp_path / "sites", data, by_rule())
-    result, refused = run_all(sites, sites.study(attendance={"when_missing": "abort"}))
+    result, refused = run_all(sites, sites.study(privacy=SHIPPED, attendance={"when_missing": "abort"}))
     assert (len(result["edges"]) > 0, len(sites.names)) == (True, 4)
     # A part of the rows has few with an empty cell: then no part is told, and the study goes on.
     assert {code for codes in refused.values() for code in codes} == {

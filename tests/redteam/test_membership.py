@@ -178,7 +178,7 @@ def test_an_owner_is_told_before_that_a_study_over_other_sites_would_be_refused(
         return [one.values["why"] for one in found] == ["shows-few-sites"]
 
     some = sites.study(sites=sites.names[:3])
-    noisy = sites.study(privacy={"epsilon": 1.0, "protection": "noise"}, sites=sites.names[:3])
+    noisy = sites.study(privacy={"epsilon": 1.0, "protection": "weights"}, sites=sites.names[:3])
     before = [remarks(study) for study in (some, sites.study(), noisy)]
     added_up(sites, "run")
     after = [remarks(study) for study in (some, sites.study(), noisy)]

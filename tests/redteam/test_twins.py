@@ -7,6 +7,7 @@ import pytest
 
 pytest.importorskip("cryptography")
 from feddbn.core.statistics.effective import own_parts
+from feddbn.data.site import with_columns
 from feddbn.errors import SiteRefused
 from feddbn.federation.guards.dominance import DominanceGuard
 from feddbn.federation.guards.row_set_guard import RowSetGuard
@@ -16,7 +17,7 @@ from feddbn.federation.sums.gram import GramQuestion
 from feddbn.privacy.policy import SitePolicy
 from support.consortium import Consortium, Liar, Refused, by_rule, raw
 from support.saying import refused
-from support.sites import RowsInMemory, memory_site
+from support.sites import ColumnsInMemory, RowsInMemory, memory_site
 
 pytestmark = pytest.mark.promise
 
@@ -88,10 +89,10 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("protection", ["exact", "noise"])
+@pytest.mark.parametrize("protection", ["exact", "weights"])
 @pytest.mark.parametrize("way", WAYS)
 def test_what_one_row_more_or_less_would_show(tmp_path, monkeypatch, way, protection):
-    """The row in which columns differ and the row before it, from one ordinary sum under masks."""
+    """The row in which columns differ and the row before it, from one ordinary sum under masks; in ratios weights cancel."""
     off(monkeypatch)
     more, contrast = WAYS[way]
     sites = federation(tmp_path, more)
@@ -100,12 +101,11 @@ def test_what_one_row_more_or_less_would_show(tmp_path, monkeypatch, way, protec
     found = sum(weight * S[k] for k, weight in contrast.items())
     found = found / found[0]
     x = sites.data["s0"][0]
-    close = 1e-9 if protection == "exact" else 0.1
-    np.testing.assert_allclose(found[1 : 1 + D], x[AT, :D], atol=close)
-    np.testing.assert_allclose(found[1 + d : 1 + d + D], x[AT - 1, :D], atol=close)
+    np.testing.assert_allclose(found[1 : 1 + D], x[AT, :D], atol=1e-9)
+    np.testing.assert_allclose(found[1 + d : 1 + d + D], x[AT - 1, :D], atol=1e-9)
 
 
-@pytest.mark.parametrize("protection", ["exact", "noise"])
+@pytest.mark.parametrize("protection", ["exact", "weights"])
 @pytest.mark.parametrize("n_rows", [1, 2, 3])
 @pytest.mark.parametrize("way", WAYS)
 def test_columns_that_are_equal_but_in_few_rows_are_refused(tmp_path, way, n_rows, protection):
@@ -258,10 +258,28 @@ def test_a_block_of_time_has_no_twins_of_its_own():
     question = GramQuestion(n_lags=0, variables=("x0", "x1", "x2"), block_rows=64, n_blocks=10)
     whole = GramQuestion(n_lags=0, variables=("x0", "x1", "x2"))
     site = site_of(x)
-    guard = DominanceGuard(SitePolicy())
+    guard = DominanceGuard(SitePolicy(), site, ColumnsInMemory())
     guard.reads(Here("s", site, {}), Task(whole))
     with refused(SiteRefused, "x1", "x2", code="dominance"):
         guard.reads(Here("s", site, {}), Task(question))
+
+
+def test_parts_of_fewer_variables_than_were_told_before_are_looked_at_too():
+    """The columns that were told earlier are dealt to the same parts."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(400, 3))
+    x[:, 2] = x[:, 1] + 0.5 * (np.arange(400) == 5) + 0.5 * (np.arange(400) >= 200) * (np.arange(400) % 2)
+    for names, is_told in ((("x0", "x1"), False), (("x0",), True)):
+        site = site_of(x)
+        guard = DominanceGuard(SitePolicy(), site, ColumnsInMemory())
+        whole, parts = ("x0", "x2"), GramQuestion(n_lags=0, variables=names, n_parts=4)
+        guard.reads(Here("s", with_columns(site, whole), {}), Task(GramQuestion(n_lags=0, variables=whole)))
+        here = Here("s", with_columns(parts.dealt(site), names), {})
+        if is_told:
+            guard.reads(here, Task(parts))
+            continue
+        with refused(SiteRefused, "x1", code="dominance"):
+            guard.reads(here, Task(parts))
 
 
 def test_a_question_that_the_ledger_does_not_know_is_refused():

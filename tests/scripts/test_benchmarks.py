@@ -61,7 +61,6 @@ CALLS = {
     "latent": lambda m: m.main(1, 0),
     "latent_picture": lambda m: sys.stdout.write(str(m.rows(20).shape)),
     "mixed": lambda m: m.table(m.LEARNERS, 150, m.MIXED, range(2), 3),
-    "noise": lambda m: m.main(2, settings=(("FDBNL", 3, 300, 3),)),
     "paper_setting": lambda m: m.main(2, settings=((3, 60),)),
     "personal_accuracy": lambda m: m.main(range(1), [0.1], d=3, n_samples=90),
     "privacy_membership": lambda m: m.main(n_trials=5),

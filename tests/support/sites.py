@@ -27,6 +27,22 @@ def federation_of(data):
     return InProcessFederation({name: Site(name, site) for name, site in data.items()})
 
 
+class ColumnsInMemory:
+    """The book of columns of a site that are remembered as long as a test runs."""
+
+    def __init__(self):
+        self.kept = []
+
+    def hold(self):
+        return nullcontext()
+
+    def told(self):
+        return list(self.kept)
+
+    def add(self, told):
+        self.kept += told
+
+
 class RowsInMemory:
     """The book of rows of a site that are remembered as long as a test runs; `data` may be replaced by a later version."""
 

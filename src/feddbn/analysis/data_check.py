@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from feddbn.core.arrays import BoolArray
-from feddbn.core.designs.cells import BoundedSite, MappedSite
+from feddbn.core.designs.cells import BoundedSite, mapped
 from feddbn.core.statistics.diagnostics import slow_findings
 from feddbn.core.statistics.enough import ROWS_PER_COLUMN, rows_level
 from feddbn.core.statistics.moments import Moments, correlations
@@ -159,7 +159,7 @@ def _far_cells(asked: AskedMoments, sites: Mapping[str, SiteData]) -> Iterator[F
     if survey is None or not survey.far:
         return
     counts = {
-        name: BoundedSite(MappedSite(data, done.cell_maps), inputs=survey.inputs).n_far()
+        name: BoundedSite(mapped(data, done.cell_maps), inputs=survey.inputs).n_far()
         for name, data in sites.items()
     }
     cells = {name: int(far.sum()) for name, far in counts.items() if far.any()}

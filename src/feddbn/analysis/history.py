@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.designs.cells import MappedSite
+from feddbn.core.designs.cells import mapped
 from feddbn.core.designs.recordings import Recording, all_rows
 from feddbn.data import Site
 from feddbn.data.described import described
@@ -97,7 +97,7 @@ def read_history(
     if len(sites) > 1 or len(list(site.recordings())) != 1:
         n = sum(len(list(one.recordings())) for one in sites.values())
         raise DataError(f"{where} holds {n} recordings; {_CHOOSE}.")
-    (own,), (recording,) = site.recordings(), MappedSite(site, cell_maps).recordings()
+    (own,), (recording,) = site.recordings(), mapped(site, cell_maps).recordings()
     rows, n_rows, end = _end(recording, where)
     values, at = all_rows(recording)
     # Reading cuts empty rows at the end, but time has gone on.

@@ -10,7 +10,6 @@ from typing import Any
 from feddbn.analysis.power import Power, power
 from feddbn.core.statistics.survey import FEWEST_SITES
 from feddbn.errors import FeddbnError, StateError
-from feddbn.federation.guards.sampling_noise import few_rows
 from feddbn.federation.guards.study_plan import costs_in_words, plan_of
 from feddbn.federation.protocol.study import Study
 from feddbn.federation.protocol.task import most_numbers, tasks_in, usual_numbers
@@ -52,8 +51,7 @@ def _asked(study: Study) -> list[Finding]:
     if study.privacy.epsilon is not None:
         costs = {"epsilon": study.privacy.epsilon, "sentence": costs_in_words(study)}
         found.append(Finding("plan-costs", "note", costs))
-    few = few_rows(study, study.rows)
-    return [*found, *([] if few is None else [few])]
+    return found
 
 
 def _checked(study: Study, outcome: Mapping[str, Any]) -> list[Finding]:
@@ -84,8 +82,7 @@ def _checked(study: Study, outcome: Mapping[str, Any]) -> list[Finding]:
     values = rows.values
     if given.get("center", "auto") == "none" and values["recordings"] > 1:
         found.append(Finding("plan-one-mean", "warning"))
-    few = few_rows(study, int(values["rows"]))
-    return [_power(study, rows, share), *([] if few is None else [few]), *found]
+    return [_power(study, rows, share), *found]
 
 
 def _lacks_kinds(study: Study, one: Finding) -> bool:
@@ -130,7 +127,7 @@ def _can_find(study: Study, values: Mapping[str, Any], share: float) -> Power:
         variables=max(columns // (n_lags + 1), 2),
         n_lags=n_lags,
         missing=share,
-        masked=study.privacy.has_sampling_noise,
+        masked=study.privacy.has_weights,
         criterion="ebic" if settings.get("criterion") == "ebic" else "bic",
         threshold=max(numbers) if numbers else None,
         fdr=None if numbers else settings.get("fdr"),

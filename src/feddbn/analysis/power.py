@@ -33,12 +33,12 @@ from scipy.special import ndtr
 from feddbn.core.arrays import FloatArray
 from feddbn.core.constraints import causes_first
 from feddbn.core.designs.parts import least_rows
+from feddbn.core.designs.weights import WORTH
 from feddbn.core.statistics.discoveries import threshold
 from feddbn.core.statistics.missing import known_n, known_pairs
 from feddbn.core.statistics.parts import UNKNOWN_DISPERSION
 from feddbn.errors import Given, ParameterError
 from feddbn.model.nodes import known
-from feddbn.privacy.noise_plan import SHARE_OF_ERROR
 from feddbn.results.result import Result
 from feddbn.settings import nothing, number, whole, word
 
@@ -414,7 +414,7 @@ def power(
     missing
         Share of empty cells.
     masked
-        Whether sites add the noise of masked studies, .3 of the sampling error.
+        Whether rows have the secret weights that they have in masked studies.
     criterion, threshold, fdr
         How edges are chosen: by "bic" or "ebic" as `OneShotDBN` does, by the threshold of methods that have one, or so that
         the share of false edges is at most `fdr`.
@@ -459,7 +459,7 @@ def power(
         return network or usual_network(variables, n_lags, generator)
 
     left = max(rows - (n_lags + 1) * recordings, 0)
-    worth = known_share(stable(drawn, rng)[2], missing, rng) / (1 + SHARE_OF_ERROR**2 * masked)
+    worth = known_share(stable(drawn, rng)[2], missing, rng) * (WORTH if masked else 1.0)
     if threshold is not None:
         rule = Rule(threshold=threshold)
     elif fdr is not None:

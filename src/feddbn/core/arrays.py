@@ -38,6 +38,21 @@ def by_row(
     return found
 
 
+def weighted(rows: FloatArray, weights: FloatArray | None) -> FloatArray:
+    """(n, k) rows times their weights; as they are without any."""
+    return rows if weights is None else rows * weights[:, None]
+
+
+def root_weighted(rows: FloatArray, weights: FloatArray | None) -> FloatArray:
+    """(n, k) rows whose squares and products are weighted, for what is no sum over single rows; about as large as before."""
+    return weighted(rows, None if weights is None else np.sqrt(weights / weights.mean()))
+
+
+def total_weight(n: int, weights: FloatArray | None) -> float:
+    """What n rows count together."""
+    return float(n) if weights is None else float(weights.sum())
+
+
 def may_lack_cells(values: FloatArray) -> bool:
     """False proves that no cell is NaN: one total tells, without a mask as large as the values."""
     with np.errstate(invalid="ignore", over="ignore"):

@@ -87,16 +87,27 @@ def n_parameters(family: str, n_columns: int, n_levels: int) -> int:
     return 1 + n_columns + (family == "negative-binomial")
 
 
-def row_terms(family: str, y: FloatArray, X: FloatArray, theta: FloatArray, n_levels: int = 2) -> RowTerms:
-    """Return the terms of rows with values y (n,) and parents' columns X (n, P); levels are 0 .. n_levels - 1."""
+def row_terms(
+    family: str,
+    y: FloatArray,
+    X: FloatArray,
+    theta: FloatArray,
+    n_levels: int = 2,
+    weights: FloatArray | None = None,
+) -> RowTerms:
+    """Return the terms of rows with values y (n,) and parents' columns X (n, P); levels are 0 .. n_levels - 1.
+
+    Every row counts in the sums as often as its weight (n,) says; None: once.
+    """
+    counted = np.ones(len(y)) if weights is None else weights
     if family in ("multinomial", "cumulative"):
-        return (_multinomial if family == "multinomial" else _cumulative)(y, X, theta, n_levels)
-    rows: Callable[[FloatArray, FloatArray, FloatArray], RowTerms] = {
+        return (_multinomial if family == "multinomial" else _cumulative)(y, X, theta, n_levels, counted)
+    rows: Callable[[FloatArray, FloatArray, FloatArray, FloatArray], RowTerms] = {
         "logistic": _logistic,
         "poisson": _poisson,
         "negative-binomial": _negative_binomial,
     }[family]
-    return rows(y, _with_one(X), theta)
+    return rows(y, _with_one(X), theta, counted)
 
 
 def _with_one(X: FloatArray) -> FloatArray:
@@ -107,27 +118,27 @@ def _bounded(eta: FloatArray) -> FloatArray:
     return np.clip(eta, -_LARGEST_ETA, _LARGEST_ETA)
 
 
-def _logistic(y: FloatArray, Z: FloatArray, theta: FloatArray) -> RowTerms:
+def _logistic(y: FloatArray, Z: FloatArray, theta: FloatArray, counted: FloatArray) -> RowTerms:
     predictor = Z @ theta
     eta = _bounded(predictor)
     p = expit(eta)
     weight = p * expit(-eta)
-    value = float((y * eta - np.logaddexp(0.0, eta)).sum())
-    return RowTerms(value, Z.T @ (y - p), (Z * weight[:, None]).T @ Z, weight[:, None], predictor[:, None])
+    value = float((counted * (y * eta - np.logaddexp(0.0, eta))).sum())
+    information = (Z * (counted * weight)[:, None]).T @ Z
+    return RowTerms(value, Z.T @ (counted * (y - p)), information, weight[:, None], predictor[:, None])
 
 
-def _poisson(y: FloatArray, Z: FloatArray, theta: FloatArray) -> RowTerms:
+def _poisson(y: FloatArray, Z: FloatArray, theta: FloatArray, counted: FloatArray) -> RowTerms:
     predictor = Z @ theta
     eta = _bounded(predictor)
     mean = np.exp(eta)
-    value = float((y * eta - mean - gammaln(y + 1)).sum())
-    spread = (float(((y - mean) ** 2 - y).sum()), float((mean**2).sum()))
-    return RowTerms(
-        value, Z.T @ (y - mean), (Z * mean[:, None]).T @ Z, mean[:, None], predictor[:, None], spread
-    )
+    value = float((counted * (y * eta - mean - gammaln(y + 1))).sum())
+    spread = (float((counted * ((y - mean) ** 2 - y)).sum()), float((counted * mean**2).sum()))
+    gradient, information = Z.T @ (counted * (y - mean)), (Z * (counted * mean)[:, None]).T @ Z
+    return RowTerms(value, gradient, information, mean[:, None], predictor[:, None], spread)
 
 
-def _negative_binomial(y: FloatArray, Z: FloatArray, theta: FloatArray) -> RowTerms:
+def _negative_binomial(y: FloatArray, Z: FloatArray, theta: FloatArray, counted: FloatArray) -> RowTerms:
     predictor = Z @ theta[:-1]
     eta = _bounded(predictor)
     mean, r = np.exp(eta), float(np.exp(-theta[-1]))
@@ -136,31 +147,33 @@ def _negative_binomial(y: FloatArray, Z: FloatArray, theta: FloatArray) -> RowTe
     # In r first; log a = -log r.
     by_r = digamma(y + r) - digamma(r) - np.log1p(mean / r) + 1 - (r + y) / both
     by_rr = polygamma(1, y + r) - polygamma(1, r) + 1 / r - 2 / both + (r + y) / both**2
-    gradient = np.append(Z.T @ (r * (y - mean) / both), -r * by_r.sum())
+    gradient = np.append(Z.T @ (counted * r * (y - mean) / both), -r * (counted * by_r).sum())
     m = len(theta)
     information = np.zeros((m, m))
-    information[:-1, :-1] = (Z * (r * mean * (r + y) / both**2)[:, None]).T @ Z
-    information[:-1, -1] = information[-1, :-1] = Z.T @ (r * mean * (y - mean) / both**2)
-    information[-1, -1] = -(r * by_r + r * r * by_rr).sum()
+    information[:-1, :-1] = (Z * (counted * r * mean * (r + y) / both**2)[:, None]).T @ Z
+    information[:-1, -1] = information[-1, :-1] = Z.T @ (counted * r * mean * (y - mean) / both**2)
+    information[-1, -1] = -(counted * (r * by_r + r * r * by_rr)).sum()
     weight = (r * mean / both)[:, None]
-    return RowTerms(float(value.sum()), gradient, information, weight, predictor[:, None])
+    return RowTerms(float((counted * value).sum()), gradient, information, weight, predictor[:, None])
 
 
-def _multinomial(y: FloatArray, X: FloatArray, theta: FloatArray, n_levels: int) -> RowTerms:
+def _multinomial(
+    y: FloatArray, X: FloatArray, theta: FloatArray, n_levels: int, counted: FloatArray
+) -> RowTerms:
     Z, k = _with_one(X), n_levels - 1
     predictor = np.concatenate([np.zeros((len(Z), 1)), Z @ theta.reshape(-1, k)], axis=1)
     full = _bounded(predictor)
     top = full.max(axis=1, keepdims=True)
     log_p = full - top - np.log(np.exp(full - top).sum(axis=1, keepdims=True))
     seen = y.astype(np.int64)
-    value = float(log_p[np.arange(len(y)), seen].sum())
+    value = float((counted * log_p[np.arange(len(y)), seen]).sum())
     p = np.exp(log_p[:, 1:])
     indicator = (seen[:, None] == np.arange(1, n_levels)).astype(np.float64)
-    gradient = (Z.T @ (indicator - p)).ravel()
+    gradient = (Z.T @ (counted[:, None] * (indicator - p))).ravel()
     information = np.zeros((Z.shape[1], k, Z.shape[1], k))
     for a in range(k):
         for b in range(a, k):
-            part = (Z * (p[:, a] * ((a == b) - p[:, b]))[:, None]).T @ Z
+            part = (Z * (counted * p[:, a] * ((a == b) - p[:, b]))[:, None]).T @ Z
             information[:, a, :, b] = part
             information[:, b, :, a] = part
     # The reference is a level like the others: rows decide about it, too.
@@ -169,7 +182,9 @@ def _multinomial(y: FloatArray, X: FloatArray, theta: FloatArray, n_levels: int)
     return RowTerms(value, gradient, square, every * (1.0 - every), predictor)
 
 
-def _cumulative(y: FloatArray, X: FloatArray, theta: FloatArray, n_levels: int) -> RowTerms:
+def _cumulative(
+    y: FloatArray, X: FloatArray, theta: FloatArray, n_levels: int, counted: FloatArray
+) -> RowTerms:
     k = n_levels - 1
     seen, slope = y.astype(np.int64), X @ theta[k:]
     edges = np.concatenate([[-np.inf], theta[:k], [np.inf]])
@@ -182,17 +197,17 @@ def _cumulative(y: FloatArray, X: FloatArray, theta: FloatArray, n_levels: int) 
     f = [expit(edge) * expit(-edge) / p for edge in (high, low)]
     bend = [one * (1 - 2 * expit(edge)) for one, edge in zip(f, (high, low), strict=True)]
     # Second derivatives of log p by its upper and its lower edge.
-    upper, lower, mixed = bend[0] - f[0] ** 2, -bend[1] - f[1] ** 2, f[0] * f[1]
+    upper, lower, mixed = (counted * one for one in (bend[0] - f[0] ** 2, -bend[1] - f[1] ** 2, f[0] * f[1]))
     Zs = []
     for shift in (0, -1):
         Z = np.concatenate([(seen[:, None] + shift == np.arange(k)).astype(np.float64), -X], axis=1)
         Zs.append(Z)
-    gradient = Zs[0].T @ f[0] - Zs[1].T @ f[1]
+    gradient = Zs[0].T @ (counted * f[0]) - Zs[1].T @ (counted * f[1])
     cross = (Zs[0] * mixed[:, None]).T @ Zs[1]
     information = -((Zs[0] * upper[:, None]).T @ Zs[0] + (Zs[1] * lower[:, None]).T @ Zs[1] + cross + cross.T)
     predictor = theta[:k] - slope[:, None]
     weight = expit(predictor) * expit(-predictor)
-    return RowTerms(float(np.log(p).sum()), gradient, information, weight, predictor)
+    return RowTerms(float((counted * np.log(p)).sum()), gradient, information, weight, predictor)
 
 
 @dataclass(frozen=True)
@@ -232,13 +247,18 @@ def values_of(kind: Kind, columns: FloatArray) -> FloatArray:
 
 
 def model_rows(
-    model: NodeModel, design: Design, rows: FloatArray, standardised: FloatArray, theta: FloatArray
+    model: NodeModel,
+    design: Design,
+    rows: FloatArray,
+    standardised: FloatArray,
+    theta: FloatArray,
+    weights: FloatArray | None = None,
 ) -> RowTerms:
     """The terms of some rows of the design; theta is for standardised columns of parents."""
     kind = design.codings[model.node].kind
     y = values_of(kind, rows[:, list(design.groups[model.node].columns)])
     X = standardised[:, columns_of(design, model.parents)]
-    return row_terms(model.family, y, X, theta, kind.n_levels)
+    return row_terms(model.family, y, X, theta, kind.n_levels, weights)
 
 
 @dataclass

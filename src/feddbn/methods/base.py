@@ -19,7 +19,7 @@ from sklearn.exceptions import NotFittedError
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.constraints import Edge, EdgeConstraints
-from feddbn.core.designs.cells import MappedSite
+from feddbn.core.designs.cells import mapped
 from feddbn.core.designs.recordings import all_rows
 from feddbn.core.orders.hidden import HiddenDoubts
 from feddbn.core.penalised.path import RoundRecord, Status
@@ -39,7 +39,7 @@ from feddbn.errors import (
     ResidualsWarning,
     ResultWarning,
 )
-from feddbn.federation.guards.sampling_noise import SamplingNoise
+from feddbn.federation.guards.weights import RowWeights
 from feddbn.federation.programs.alone import Alone, verdict_of
 from feddbn.federation.programs.held_out import AUTO_GRIDS
 from feddbn.federation.programs.residual_checks import ResidualReport
@@ -147,8 +147,8 @@ def simulated(
     data
         Anything `feddbn.data.read_sites` takes.
     protection, random_state
-        "exact": the sums as they are; "noise": with noise of .3 of their own sampling errors, as masked studies between
-        institutions have it by default, drawn by `random_state`.
+        "exact": the sums as they are; "weights": rows have the weights that they have by default in masked studies between
+        institutions, drawn by `random_state`.
     layout, columns
         Which columns are what: a `feddbn.Layout`, or its fields by name.
 
@@ -161,12 +161,12 @@ def simulated(
     (3, 3)
     """
     sites = read_sites(data, layout=Layout.of(layout, columns, "simulated"))
-    word("exact", "noise").check("protection", protection)
+    word("exact", "weights").check("protection", protection)
     if protection == "exact":
         return in_process(sites)
     return InProcessFederation(
         {
-            name: Site(name, site, (SamplingNoise(f"{random_state} {name}".encode()),))
+            name: Site(name, site, (RowWeights(f"{random_state} {name}".encode()),))
             for name, site in sites.items()
         }
     )
@@ -402,9 +402,7 @@ class FederatedEstimator(ShownEstimator, BaseEstimator, Generic[S]):  # type: ig
         found = certain_doubts(sites, self.sites_, n_lags, not self._rows.fills)
         if not self._rows.is_settled:
             maps = self._rows.given.cell_maps
-            found += filled_in(
-                {name: MappedSite(site, maps) for name, site in sites.items()}, self._rows.inputs
-            )
+            found += filled_in({name: mapped(site, maps) for name, site in sites.items()}, self._rows.inputs)
         known = np.atleast_1d(np.asarray(self._rows.empty_values, dtype=float)).tolist()
         self._tell(*(one for one in found if one.code != "sentinel" or one.values["value"] not in known))
         at_home = in_process(sites)
@@ -728,7 +726,7 @@ class DBNEstimator(FederatedEstimator[S]):
     def _likelihood(self, dbn: DBN, site: SiteData) -> tuple[float, int]:
         """The log-likelihood of the usable rows of a site, and how many they are."""
         done, total, n = vars(self).get("treatment_") or {}, 0.0, 0
-        for recording in MappedSite(site, tuple(done.get("cell_maps") or ())).recordings():
+        for recording in mapped(site, tuple(done.get("cell_maps") or ())).recordings():
             rows, at = all_rows(recording)
             network = dbn
             if done.get("center") == "recording":

@@ -48,7 +48,7 @@ class AuditEntry:
     length, norm, n_bytes
         Size of the vector, its Euclidean norm before masking (this log stays at the site), bytes as float64.
     protection
-        "none", "noise", "masked", "masked and noise" or "masked and sampling noise".
+        "none", "noise", "masked", "masked and noise" or "masked and weighted".
     unit, noise_multiplier, epsilon, delta
         Unit of privacy and the total epsilon so far; epsilon is None where no noise is claimed and infinite
         in effect.

@@ -27,9 +27,6 @@ Accountant = Literal["pld", "rdp"]
 # Privacy losses are counted in steps of this size; coarser is faster and, by the accountant's rounding,
 # never too small.
 PLD_STEP = 1e-3
-SAMPLING_NOISE = "sampling noise"
-"""How an entry of the audit log ends its `protection` whose noise bounds nothing; its multiplier is nominal, and for a budget
-it is as if there was none."""
 
 
 @dataclass(frozen=True)
@@ -130,15 +127,6 @@ class Ledger:
         return cls(tuple(_release(entry) for entry in entries if entry.event == "sent"))
 
 
-def nominal_precision(entries: Iterable[AuditEntry]) -> float:
-    """Return what answers with sampling noise come to together: the sum of 1 / multiplier^2, for one row."""
-    return math.fsum(
-        entry.noise_multiplier**-2
-        for entry in entries
-        if entry.event == "sent" and entry.noise_multiplier and entry.protection.endswith(SAMPLING_NOISE)
-    )
-
-
 def entry_epsilon(entry: AuditEntry) -> float | None:
     """Return what one answer in an audit log costs by itself, for its unit; None if it carries no noise."""
     if entry.event != "sent" or entry.noise_multiplier is None or entry.delta is None:
@@ -149,7 +137,7 @@ def entry_epsilon(entry: AuditEntry) -> float | None:
 def _release(entry: AuditEntry) -> Release:
     """What an entry of the audit log cost; one that does not say all that is needed is unprotected."""
     multiplier, unit = entry.noise_multiplier, entry.unit
-    if multiplier is None or unit not in ("recording", "row") or entry.protection.endswith(SAMPLING_NOISE):
+    if multiplier is None or unit not in ("recording", "row"):
         return UnprotectedRelease(entry.task)
     return GaussianRelease(entry.task, multiplier, "recording" if unit == "recording" else "row")
 

@@ -16,25 +16,6 @@ from feddbn.privacy.gaussian import LARGEST_EPSILON, LONGEST, SLACK, Grid, Rando
 from feddbn.privacy.policy import Unit
 from feddbn.settings import number, word
 
-SHARE_OF_ERROR = 0.3
-"""Noise in the sums of a masked study, in units of their sampling errors."""
-NOMINAL_DELTA = 1e-6
-"""Delta of the epsilon that such noise is compared by."""
-
-
-def nominal_multiplier(n_rows: float, n_numbers: int, n_lags: int, n_together: float = 0.0) -> float:
-    """Return the noise multiplier that noise of `SHARE_OF_ERROR` comes to, for a row of ordinary size.
-
-    An answer of so many numbers is counted as the products of standardised columns: noise of .3 sqrt(n) in each, against
-    the squared length of a row, which is the number of columns, in each of the p + 1 lagged rows that it is part of. It is
-    nominal: a row that is k times as far out as others moves sums by k^2 times as much. `n_together` rows of a recording
-    move them by at most so many times as much as one.
-    """
-    columns = max((math.sqrt(8 * n_numbers + 1) - 3) / 2, 1.0)
-    moved = columns * (n_together or math.sqrt(n_lags + 1))
-    return SHARE_OF_ERROR * math.sqrt(max(n_rows, 1.0)) / moved
-
-
 # Which norm bounds a unit's vector, and which bound is worth its noise; `Grid` clips and adds the noise.
 #
 # A vector's norm is ``|weights * v|``; the noise on coordinate i then has standard deviation ``sigma /

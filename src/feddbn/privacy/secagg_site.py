@@ -6,7 +6,6 @@ and leaves the site as it was, except that a slot once used stays used.
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -476,14 +475,6 @@ class SecAggSite:
         """Fewest sites whose numbers are in any sum this site helps to open."""
         roster = None if self._epoch is None else self._epoch.roster
         return self.min_sites if roster is None else max(roster.threshold, self.min_sites)
-
-    @property
-    def among(self) -> str:
-        """A digest of the sites that are added up and of the versions of their data; empty before these are known."""
-        roster = None if self._epoch is None else self._epoch.roster
-        return (
-            "" if roster is None else hashlib.sha256(repr((roster.names, roster.data)).encode()).hexdigest()
-        )
 
     @property
     def held(self) -> Epoch | None:

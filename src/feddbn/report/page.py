@@ -224,12 +224,8 @@ def _protection(privacy: Mapping[str, Any]) -> str:
     if privacy.get("secure_aggregation"):
         least = f" of at least {privacy['min_sites']} sites" if privacy.get("min_sites") else ""
         parts.append(f"secure aggregation: only sums{least} can be opened")
-    noise = privacy.get("noise")
-    if isinstance(noise, Mapping) and known_number(noise.get("row")) is not None:
-        compares = (
-            f"compares to epsilon {noise['row']:.3g} for a row of ordinary size, delta {noise['delta']:.1g}"
-        )
-        parts.append(f"noise of {noise['share']:g} of each sum's sampling error, which {compares}")
+    if known_number(privacy.get("spread")) is not None:
+        parts.append(f"secret weights of rows, which vary by {privacy['spread']:.0%}")
     if privacy.get("epsilon") is not None:
         delta = f", delta {privacy['delta']:.1g}" if privacy.get("delta") is not None else ""
         unit = f" for each {privacy['unit']}" if privacy.get("unit") else ""

@@ -210,7 +210,7 @@ class SecureSite:
         """Return this site's vector for a task, unmasked: for the protocol only."""
         task = self.task(meta, arrays)
         n_guaranteed = self.secagg.guaranteed_contributors
-        channel = Channel(masked=True, n_guaranteed=n_guaranteed, among=self.secagg.among)
+        channel = Channel(masked=True, n_guaranteed=n_guaranteed)
         return self.site.answer(task, channel)
 
     def task(self, meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Task:

@@ -227,10 +227,6 @@ says_as(
                 "numbers of rows protect patients"
             ),
         ),
-        "noise-few-rows": (
-            "With about {rows:,} rows, noise of 0.3 of the sampling error may lose an edge in some networks (table in "
-            "docs/noise.md). From {usual:,} rows on, no edge was lost."
-        ),
         "study-untold": (
             "it cannot be described in plain words, so it cannot be approved here; ask its lead for another "
             "study."
@@ -242,16 +238,11 @@ says_as(
 )
 
 
-@says("study-sampling-noise")
-def _sampling_noise(it: Said) -> Card:
-    row = (
-        ""
-        if it["row"] is None or not it["rows"]
-        else f"; for a typical row this corresponds to epsilon {it['row']:.3g}, and to less with the rows of other sites"
-    )
+@says("study-weights")
+def _weights(it: Said) -> Card:
     said = (
-        f"Every sum carries noise of {it['share']:g} of its sampling error{row}. No epsilon is promised: no proof "
-        "limits what the sums reveal about one patient"
+        f"Every row counts with a secret weight, the same in all sums, which varies by {it['spread']:.0%} between rows. No "
+        "epsilon is promised: no proof limits what the sums reveal about one patient"
     )
     return Card("Noise and epsilon", "", said)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from feddbn.core.designs.recordings import Block, CompleteSite, complete_blocks, stretches
+from feddbn.core.designs.recordings import Block, complete_blocks, complete_rows, stretches
 from feddbn.data import read_sites, summary
 from feddbn.data.doubts import certain_doubts
 from feddbn.data.segments import MOST_EMPTY
@@ -91,7 +91,7 @@ def test_without_incomplete_rows_kept_data_are_dropped_data(seed: int, p: int) -
     table = pd.DataFrame(_holey(120, seed), columns=["a", "b"])
     kept = read_sites({"A": table})["A"]
     dropped = read_sites({"A": table}, missing="drop")["A"]
-    ours = [s for r in CompleteSite(kept).recordings() for s in stretches(r.blocks(), p)]
+    ours = [s for r in map(complete_rows, kept.recordings()) for s in stretches(r.blocks(), p)]
     theirs = [s for r in dropped.recordings() for s in stretches(r.blocks(), p)]
     assert [s.time for s in ours] == [s.time for s in theirs]
     for one, other in zip(ours, theirs, strict=True):

@@ -84,7 +84,7 @@ def same_bits(one: StudyResult, other: StudyResult):
 
 
 @pytest.mark.parametrize(
-    "privacy", [{}, MASKED, {"secure_aggregation": True}], ids=["plain", "masked", "noise"]
+    "privacy", [{}, MASKED, {"secure_aggregation": True}], ids=["plain", "masked", "weights"]
 )
 def test_a_site_opened_anew_for_each_message_gives_the_same_bits(sites, tmp_path, privacy):
     study = make_study(privacy=privacy)

@@ -104,7 +104,7 @@ def run_over_messages(policy: SitePolicy, directory: Path, **attendance):
 
     def endpoint(name):
         settings = SiteSettings(name=name, data=directory, state=directory / name)
-        protection = Protection(settings.state, name, policy)
+        protection = Protection(settings.state, name, policy, data[name])
         site = Site(name, data[name])
         return SiteEndpoint(
             site,

@@ -19,16 +19,24 @@ import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from feddbn.core.arrays import BoolArray, FloatArray, may_lack_cells
+from feddbn.core.arrays import BoolArray, FloatArray, may_lack_cells, root_weighted, weighted
 from feddbn.core.designs.design import Nuisance
 from feddbn.core.designs.gram import nuisance_basis
-from feddbn.core.designs.recordings import Block, Recording, RecordingView, SiteData, SiteView, pieces
+from feddbn.core.designs.recordings import (
+    Block,
+    Recording,
+    RecordingView,
+    SiteData,
+    SitePart,
+    SiteView,
+    pieces,
+)
 from feddbn.core.statistics.survey import (
     N_FREQUENCIES,
     cycles_in,
@@ -104,26 +112,17 @@ def read_cell_map(text: str, variables: Sequence[str] = ()) -> Callable[[FloatAr
     return lambda values: function(values, each)
 
 
-@dataclass(frozen=True)
-class MappedSite(SiteView):
-    """A site whose cells have gone through cell maps, one after the other."""
+def mapped(site: SiteData, maps: tuple[str, ...]) -> SiteData:
+    """Return a site whose cells have gone through cell maps, one after the other; as it is without any."""
+    functions = [read_cell_map(text, site.variables) for text in maps]
 
-    maps: tuple[str, ...]
-
-    def seen(self, recording: Recording) -> Recording:
-        """With mapped cells."""
-        return _Mapped(recording, tuple(read_cell_map(text, self.variables) for text in self.maps))
-
-
-@dataclass(frozen=True)
-class _Mapped(RecordingView):
-    maps: tuple[Callable[[FloatArray], FloatArray], ...]
-
-    def blocks(self) -> Iterator[Block]:
-        for block, first, values in _with_neighbours(self.recording.blocks()):
-            for function in self.maps:
+    def seen(recording: Recording) -> Iterator[Block]:
+        for block, first, values in _with_neighbours(recording.blocks()):
+            for function in functions:
                 values = function(values)
             yield replace(block, values=values[..., first : first + block.values.shape[-2], :])
+
+    return SitePart(site, lambda recording: RecordingView(recording, seen)) if maps else site
 
 
 def _with_neighbours(blocks: Iterable[Block]) -> Iterator[tuple[Block, int, FloatArray]]:
@@ -242,14 +241,15 @@ def _scales(distances: FloatArray) -> FloatArray:
     return np.array([np.where(is_known, np.maximum(half, most), np.inf), half == 0, most == 0])
 
 
-def _company(z: FloatArray, follows: BoolArray) -> FloatArray:
+def _company(z: FloatArray, follows: BoolArray, weights: FloatArray) -> FloatArray:
     """How many cells are far, and the sum of how much farther than usual the other variables are then, or a row apart.
 
     `z` are distances in scales, `follows` (n - 1,) says which rows directly follow the one before; what is usual is their
-    mean, and how much more is in standard deviations. Errors of measurement come alone, while shocks travel.
+    mean, and how much more is in standard deviations. Errors of measurement come alone, while shocks travel. Rows count as
+    their weights (n,) say.
     """
     near = np.pad(np.minimum(np.nan_to_num(z), NOTHING_FROM), ((0, 1), (0, 0)))
-    far = (near > STRAIGHT).astype(float)
+    far = weighted((near > STRAIGHT).astype(float), np.append(weights, 0.0))
     around = near.copy()
     for here, there in ((near[1:-1], around[:-2]), (near[:-2], around[1:-1])):
         np.maximum(there, here, out=there, where=follows[:, None])
@@ -312,10 +312,12 @@ class Bounds:
                 since = int(n - 1 - last[-1]) if n else since
             yield block, far, centre
 
-    def bounded(self, blocks: Iterable[Block]) -> Iterator[Block]:
-        """Yield the blocks with far cells brought in: less and less of a distance counts, from `NOTHING_FROM` on nothing."""
+    def bounded(self, recording: Recording) -> Iterator[Block]:
+        """Yield a recording's blocks with far cells brought in: of a distance less and less counts, from `NOTHING_FROM` on
+        nothing.
+        """
         scale = np.where(np.isfinite(self.scale), self.scale, 1.0)
-        for block, far, centre in self.judged(blocks):
+        for block, far, centre in self.judged(recording.blocks()):
             values = block.values
             if far.any():
                 z = (values - centre) / scale
@@ -355,7 +357,7 @@ class BoundedSite(SiteView):
     def recordings(self) -> Iterator[Recording]:
         """Yield the recordings."""
         for recording, bounds in self.with_bounds():
-            yield _Bounded(recording, bounds)
+            yield RecordingView(recording, bounds.bounded)
 
     def with_bounds(self) -> Iterator[tuple[Recording, Bounds]]:
         """Yield the recordings as they are, each with how it is bounded."""
@@ -377,11 +379,12 @@ class BoundedSite(SiteView):
         return np.asarray(self.known.scales[1] > 0)
 
     def n_far(self) -> FloatArray:
-        """(d,) how many cells are beyond `FAR`; the site is read for it only if some cell may be."""
+        """(d,) how many cells are beyond `FAR`, as their rows count; the site is read for it only if some cell may be."""
         total = np.zeros(len(self.variables))
         if self._may_be_far():
             for recording, bounds in self.with_bounds():
-                total += sum(far.sum(axis=0) for _, far, _ in bounds.judged(recording.blocks(), FAR))
+                for block, far, _ in bounds.judged(recording.blocks(), FAR):
+                    total += weighted(far.astype(float), block.weights).sum(axis=0)
         return total
 
     def _may_be_far(self) -> bool:
@@ -407,6 +410,7 @@ class BoundedSite(SiteView):
         """Yield the blocks as they are, with the number of their recording; medians and scales are found on the way."""
         d = len(self.variables)
         every, whose = _Evenly(np.empty((0, d))), _Evenly(np.empty((0, 3), dtype=int))
+        counted = _Evenly(np.empty(0))
         lines, extremes, n_segments = [np.empty((2, d))], [], 0
         for k, recording in enumerate(self.data.recordings()):
             kept, ends = _Evenly(np.empty((0, d))), []
@@ -415,6 +419,7 @@ class BoundedSite(SiteView):
                 n_segments += block.starts_segment or not first
                 kept.add(block.values)
                 every.add(block.values)
+                counted.add(np.ones(n) if block.weights is None else block.weights)
                 whose.add(
                     np.column_stack([np.full(n, k), np.arange(first, first + n), np.full(n, n_segments)])
                 )
@@ -453,20 +458,12 @@ class BoundedSite(SiteView):
                 parts = np.split(cycle + np.clip(rest - cycle, -reach, reach), cuts)
             found, rest = np.concatenate([found, waves], axis=1), rest - cycle
         follows = (np.diff(segment) == 0) & (np.diff(place) == 1)
-        company = _company(np.abs(rest) / scales[0], follows)
+        company = _company(np.abs(rest) / scales[0], follows, counted.rows)
         if self.scope == "shocks":
             usual = _quantiles(np.abs(rest), _SHOCKS)[1][0]
             scales[0] = np.maximum(scales[0], _BEYOND_SHOCKS / STRAIGHT * usual)
         # As a cached property is kept.
         vars(self)["known"] = _Known(found, scales, extremes, company, periods)
-
-
-@dataclass(frozen=True)
-class _Bounded(RecordingView):
-    bounds: Bounds
-
-    def blocks(self) -> Iterator[Block]:
-        return self.bounds.bounded(self.recording.blocks())
 
 
 def _turns(places: FloatArray, periods: tuple[float, ...]) -> FloatArray:
@@ -491,8 +488,9 @@ def site_profile(
 
     def parts(periods: tuple[float, ...]) -> Iterator[FloatArray]:
         for recording in data.recordings():
-            for values in pieces(recording.blocks()):
-                yield _without_inputs(without_slow_part(values, periods), chosen, inputs)
+            for values, weights in pieces(recording.blocks()):
+                rest = _without_inputs(without_slow_part(values, periods), chosen, inputs)
+                yield root_weighted(rest, weights)
 
     periods, n_rows = _own_cycles(parts(()))
     # Pieces evenly over all rows, so many that they can be held at once.
@@ -534,18 +532,12 @@ class ScaledSite(SiteView):
 
     gains: FloatArray
 
-    def seen(self, recording: Recording) -> Recording:
-        """With scaled values."""
-        return _Scaled(recording, self.gains)
+    def recordings(self) -> Iterator[Recording]:
+        """Yield the recordings with scaled values."""
+        return (RecordingView(one, self._scaled) for one in self.data.recordings())
 
-
-@dataclass(frozen=True)
-class _Scaled(RecordingView):
-    gains: FloatArray
-
-    def blocks(self) -> Iterator[Block]:
-        for block in self.recording.blocks():
-            yield replace(block, values=block.values * self.gains)
+    def _scaled(self, recording: Recording) -> Iterator[Block]:
+        return (replace(block, values=block.values * self.gains) for block in recording.blocks())
 
 
 @dataclass(frozen=True)
@@ -569,22 +561,15 @@ class FilledSite(SiteView):
     def recordings(self) -> Iterator[Recording]:
         """Yield the recordings."""
         for k, recording in enumerate(self.data.recordings()):
-            yield _Filled(recording, self.nuisance, self.row_model, (self.seed, k))
+            yield RecordingView(recording, partial(self._filled, k))
 
-
-@dataclass(frozen=True)
-class _Filled(RecordingView):
-    nuisance: Nuisance
-    row_model: FloatArray | None
-    seed: tuple[int, ...]
-
-    def blocks(self) -> Iterator[Block]:
-        blocks = list(self.recording.blocks())
+    def _filled(self, number: int, recording: Recording) -> Iterator[Block]:
+        blocks = list(recording.blocks())
         if not blocks:
             return
         rest = self._off_nuisances(blocks)
         # A recording may be read many times, also at once: every time with the same draws.
-        rng = np.random.default_rng(self.seed)
+        rng = np.random.default_rng((self.seed, number))
         before = np.empty((0, rest.shape[1]))
         start = 0
         for block in blocks:
@@ -594,15 +579,9 @@ class _Filled(RecordingView):
                 before = values[:0]
             if self.row_model is not None:
                 values = _drawn(before, values, self.row_model, rng)
-            before = np.concatenate([before, values])[-(self._n_lags or 1) :]
+            n_lags = 0 if self.row_model is None else self.row_model.shape[1] // rest.shape[1] - 1
+            before = np.concatenate([before, values])[-(n_lags or 1) :]
             yield replace(block, values=values)
-
-    @property
-    def _n_lags(self) -> int:
-        if self.row_model is None:
-            return 0
-        d = next(iter(self.recording.blocks())).values.shape[1]
-        return int(self.row_model.shape[1]) // int(d) - 1
 
     def _off_nuisances(self, blocks: list[Block]) -> FloatArray:
         values = np.concatenate([block.values for block in blocks])

@@ -504,12 +504,13 @@ _CHUNK_VALUES = 1 << 22
 class Rows:
     """Consecutive design rows (..., m, q), the label of each row's own time or None, and the first row's time.
 
-    The time counts sampling steps from the recording's first row.
+    The time counts sampling steps from the recording's first row. Weights say how much each row counts; None: 1.
     """
 
     values: FloatArray
     labels: NDArray[np.generic] | None
     time: int
+    weights: FloatArray | None = None
 
 
 def public_blocks(design: Design, blocks: Iterable[Block]) -> Iterable[Block]:
@@ -544,7 +545,7 @@ def design_rows(design: Design, blocks: Iterable[Block], chunk_rows: int | None 
         for product in design.products:
             rows[:, start] = _product(stretch.values, product, m)
             start += 1
-        yield Rows(rows, stretch.labels, stretch.time)
+        yield Rows(rows, stretch.labels, stretch.time, stretch.weights)
 
 
 def _product(values: FloatArray, product: tuple[int, int, int], m: int) -> FloatArray:

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
-from feddbn.core.arrays import FloatArray, IntArray, by_row
+from feddbn.core.arrays import FloatArray, IntArray, by_row, weighted
 from feddbn.core.designs.design import (
     RECORDING_MEANS,
     Design,
@@ -40,7 +41,7 @@ def joint_moments(design: Design, recording: Recording, bases: Sequence[TimeBasi
     plain, joint = replace(design, nuisance=RECORDING_MEANS), Moments.empty(design.q + _width(bases))
     for chunk in design_rows(plain, recording.blocks()):
         rows = np.hstack([chunk.values, _columns(bases, chunk.time, len(chunk.values))])
-        joint = joint.merge(Moments.of_rows(rows))
+        joint = joint.merge(Moments.of_rows(rows, chunk.weights))
     return joint
 
 
@@ -105,11 +106,12 @@ class _Products:
             self.origin = values.mean(axis=0)
             self.cross = np.zeros((p + 1, d, k))
         columns = _columns(self.bases, stretch.time, m)
+        counted = weighted(columns, stretch.weights)
         near = by_row(np.subtract, values, self.origin)
         for lag in range(p + 1):
-            self.cross[lag] += near[p - lag : n - lag].T @ columns
-        self.totals += np.ones(m) @ columns
-        self.squares += columns.T @ columns
+            self.cross[lag] += near[p - lag : n - lag].T @ counted
+        self.totals += np.ones(m) @ counted
+        self.squares += columns.T @ counted
 
     def beside(self, rows: Moments) -> Moments:
         """The moments of both, given those of the rows."""
@@ -172,25 +174,36 @@ def recording_gram(design: Design, recording: Recording) -> Gram:
     return Gram(Moments(moments.n, np.zeros_like(moments.mean), moments.scatter), float(moments.n > 0))
 
 
-def whole_rows(design: Design, recording: Recording) -> tuple[FloatArray, FloatArray]:
-    """All design rows of a recording at once, with their times; for what cannot be done piece by piece."""
-    chunks = list(design_rows(design, recording.blocks()))
-    if not chunks:
-        return np.empty((0, design.q)), np.empty(0)
-    times = [chunk.time + np.arange(len(chunk.values), dtype=np.float64) for chunk in chunks]
-    return np.concatenate([chunk.values for chunk in chunks]), np.concatenate(times)
+class WholeRows(NamedTuple):
+    """All design rows of a recording (n, q), with their times, weights if they have any, and labels as whole numbers."""
+
+    values: FloatArray
+    times: FloatArray
+    weights: FloatArray | None
+    labels: IntArray
+
+    @classmethod
+    def of(cls, parts: Sequence[WholeRows]) -> WholeRows:
+        """All of them, one after the other."""
+        weights = [one.weights for one in parts if one.weights is not None]
+        values, times, _, labels = zip(*parts, strict=True)
+        return cls(
+            np.concatenate(values),
+            np.concatenate(times),
+            np.concatenate(weights) if weights else None,
+            np.concatenate(labels),
+        )
 
 
-def labelled_rows(
-    design: Design, recording: Recording, are_labelled: bool
-) -> tuple[FloatArray, FloatArray, IntArray]:
-    """All design rows of a recording, with their times, and labels that are whole numbers or else zeros."""
-    rows, times = whole_rows(design, recording)
-    labels = np.zeros(len(rows), dtype=np.int64)
-    if are_labelled:
-        found = [chunk.labels for chunk in design_rows(design, recording.blocks())]
-        labels = np.concatenate([labels[:0], *(one for one in found if one is not None)]).astype(np.int64)
-    return rows, times, labels
+def whole_rows(design: Design, recording: Recording, are_labelled: bool = False) -> WholeRows:
+    """All design rows of a recording at once, for what cannot be done piece by piece; without labels these are zeros."""
+    none = np.zeros(0, dtype=np.int64)
+    parts = [WholeRows(np.empty((0, design.q)), np.empty(0), None, none)]
+    for chunk in design_rows(design, recording.blocks()):
+        times = chunk.time + np.arange(len(chunk.values), dtype=np.float64)
+        labels = chunk.labels if are_labelled and chunk.labels is not None else np.zeros(len(times))
+        parts.append(WholeRows(chunk.values, times, chunk.weights, labels.astype(np.int64)))
+    return WholeRows.of(parts)
 
 
 def nuisance_basis(nuisance: Nuisance, times: FloatArray) -> FloatArray | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -42,24 +43,18 @@ class DealtSite(SiteView):
     def recordings(self) -> Iterator[Recording]:
         """Yield the recordings with these labels."""
         for recording, part in zip(self.data.recordings(), self.parts, strict=True):
-            yield _Dealt(recording, part, self.n_parts)
+            yield RecordingView(recording, partial(self._labelled, part))
 
-
-@dataclass(frozen=True)
-class _Dealt(RecordingView):
-    part: int | tuple[int, int]
-    n_parts: int
-
-    def blocks(self) -> Iterator[Block]:
+    def _labelled(self, part: int | tuple[int, int], recording: Recording) -> Iterator[Block]:
         place = 0
-        for block in self.recording.blocks():
+        for block in recording.blocks():
             rows = place + np.arange(len(block.values), dtype=np.int64)
             place += len(rows)
-            if isinstance(self.part, tuple):
-                before, total = self.part
+            if isinstance(part, tuple):
+                before, total = part
                 labels = (before + rows) * self.n_parts // max(total, 1)
             else:
-                labels = np.full(len(rows), self.part, dtype=np.int64)
+                labels = np.full(len(rows), part, dtype=np.int64)
             yield replace(block, labels=labels)
 
 

@@ -4,7 +4,7 @@ Lagged rows are ``z_t = [x_t, x_{t-1}, ..., x_{t-p}]``. Orientation, stated once
 matrix is indexed ``[from, to]``; the stack ``C = [W; A_1; ...; A_p]`` has shape ``((p+1) d, d)``; the columns of ``z``
 are in the same order as the rows of ``C``.
 
-`CompleteRows` is what programs read that cannot use rows with missing cells. A row with a missing cell is left out and
+`complete_rows` are what programs read that cannot use rows with missing cells. A row with a missing cell is left out and
 ends its segment, so that no lag reaches over it. Wrap a recording, or a whole site, in one line; data without missing
 cells pass through unchanged.
 
@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from typing import Any, Protocol, runtime_checkable
 
@@ -49,17 +50,21 @@ class Block:
     time
         Sampling steps from the recording's first row to this block's first; None if no time is known to have
         passed since the block before.
+    weights
+        (n,) how much each row counts in every sum (`core.designs.weights`); None: 1.
     """
 
     values: FloatArray
     starts_segment: bool = True
     labels: NDArray[np.generic] | None = None
     time: int | None = None
+    weights: FloatArray | None = None
 
     def part(self, start: int, stop: int, starts_segment: bool, time: int | None) -> Block:
         """Some of its rows, as a block."""
         labels = None if self.labels is None else self.labels[start:stop]
-        return Block(self.values[start:stop], starts_segment, labels, time)
+        weights = None if self.weights is None else self.weights[start:stop]
+        return Block(self.values[start:stop], starts_segment, labels, time, weights)
 
 
 @dataclass(frozen=True)
@@ -76,12 +81,15 @@ class Stretch:
         (m,) labels of the usable rows, or None.
     time
         Sampling steps from the recording's first row to the first usable one.
+    weights
+        (m,) those of the usable rows, or None.
     """
 
     values: FloatArray
     starts_segment: bool
     labels: NDArray[np.generic] | None
     time: int
+    weights: FloatArray | None = None
 
 
 def stretches(blocks: Iterable[Block], n_lags: int, chunk_rows: int = CHUNK_ROWS) -> Iterator[Stretch]:
@@ -103,7 +111,8 @@ def stretches(blocks: Iterable[Block], n_lags: int, chunk_rows: int = CHUNK_ROWS
             low, high = start - n_carried, min(start + chunk_rows, n_usable) + n_lags - n_carried
             rows = values[low:high] if low >= 0 else np.concatenate([tail[start:], values[:high]])
             labels = None if block.labels is None else block.labels[low + n_lags : high]
-            yield Stretch(rows, is_first, labels, clock + low + n_lags)
+            weights = None if block.weights is None else block.weights[low + n_lags : high]
+            yield Stretch(rows, is_first, labels, clock + low + n_lags, weights)
             is_first = False
         clock += n
         if n < n_lags:
@@ -115,24 +124,30 @@ PIECE_ROWS = 1 << 16
 """Rows of a segment that are looked at together: what is found depends on segments, not on how they are read."""
 
 
-def pieces(blocks: Iterable[Block]) -> Iterator[FloatArray]:
-    """Yield the rows (n, d) of each segment of a recording, at most `PIECE_ROWS` at a time, however blocks cut it."""
-    held: list[FloatArray] = []
+def pieces(blocks: Iterable[Block]) -> Iterator[tuple[FloatArray, FloatArray | None]]:
+    """Yield the rows (n, d) of each segment of a recording, and their weights, at most `PIECE_ROWS` at a time, however blocks
+    cut it.
+    """
+    held: list[Block] = []
     n = 0
     for block in blocks:
         if block.starts_segment and n:
-            yield np.concatenate(held)
+            yield _joined(held)
             held, n = [], 0
-        values = block.values
-        while n + len(values) >= PIECE_ROWS:
+        while n + len(block.values) >= PIECE_ROWS:
             room = PIECE_ROWS - n
-            yield np.concatenate([*held, values[:room]])
-            held, n, values = [], 0, values[room:]
-        if len(values):
-            held.append(values)
-            n += len(values)
+            yield _joined([*held, block.part(0, room, False, None)])
+            held, n, block = [], 0, block.part(room, len(block.values), False, None)
+        if len(block.values):
+            held.append(block)
+            n += len(block.values)
     if n:
-        yield np.concatenate(held)
+        yield _joined(held)
+
+
+def _joined(blocks: Sequence[Block]) -> tuple[FloatArray, FloatArray | None]:
+    weights = [one.weights for one in blocks if one.weights is not None]
+    return np.concatenate([one.values for one in blocks]), np.concatenate(weights) if weights else None
 
 
 def lagged_rows(blocks: Iterable[Block], n_lags: int, chunk_rows: int = CHUNK_ROWS) -> Iterator[FloatArray]:
@@ -256,19 +271,29 @@ def complete_blocks(blocks: Iterable[Block]) -> Iterator[Block]:
 
 @dataclass(frozen=True)
 class RecordingView:
-    """A recording seen otherwise."""
+    """A recording whose blocks are `seen` otherwise; `has_same_rows` says that its segments stay as they are."""
 
     recording: Recording
+    seen: Callable[[Recording], Iterable[Block]]
+    has_same_rows: bool = False
 
     @property
     def name(self) -> str:
         """Name of the recording."""
         return self.recording.name
 
+    def blocks(self) -> Iterator[Block]:
+        """Yield the blocks as they are seen."""
+        yield from self.seen(self.recording)
+
+    def known_segments(self) -> Sequence[tuple[int, int]] | None:
+        """Those of the recording, if it has them still."""
+        return known_segments(self.recording) if self.has_same_rows else None
+
 
 @dataclass(frozen=True)
 class SiteView:
-    """A site whose recordings are `seen` otherwise."""
+    """A site whose recordings are seen otherwise."""
 
     data: SiteData
 
@@ -282,33 +307,26 @@ class SiteView:
         """The length of a step, None without times."""
         return getattr(self.data, "step", None)
 
-    def seen(self, recording: Recording) -> Recording:
-        """How a recording is seen."""
-        raise NotImplementedError
-
     def recordings(self) -> Iterator[Recording]:
         """Yield the recordings as they are seen."""
-        return map(self.seen, self.data.recordings())
+        raise NotImplementedError
 
 
-class CompleteRows(RecordingView):
-    """A recording seen without its rows with missing cells."""
+@dataclass(frozen=True)
+class SitePart(SiteView):
+    """A site with a part of each recording, or each seen otherwise."""
 
-    def blocks(self) -> Iterator[Block]:
-        """Yield the complete rows; a segment ends at every row that is left out."""
-        return complete_blocks(self.recording.blocks())
+    part: Callable[[Recording], Recording]
 
-    def known_segments(self) -> Sequence[tuple[int, int]] | None:
-        """Those of the recording: one that knows them lacks no cell."""
-        return known_segments(self.recording)
+    def recordings(self) -> Iterator[Recording]:
+        """Yield the parts."""
+        return map(self.part, self.data.recordings())
 
 
-class CompleteSite(SiteView):
-    """A site seen without its rows with missing cells."""
-
-    def seen(self, recording: Recording) -> CompleteRows:
-        """Without such rows."""
-        return CompleteRows(recording)
+def complete_rows(recording: Recording) -> Recording:
+    """Return a recording without its rows with missing cells; a segment ends at every row that is left out."""
+    # One that knows its segments lacks no cell.
+    return RecordingView(recording, lambda one: complete_blocks(one.blocks()), has_same_rows=True)
 
 
 RowNumbers = NDArray[np.int64]
@@ -383,25 +401,18 @@ class WithoutRows(SiteView):
 
     ends_segments: bool = False
 
-    def seen(self, recording: Recording) -> Recording:
-        """With these rows empty."""
-        return _Emptied(recording, self.left_out, self.order, self.ends_segments)
+    def recordings(self) -> Iterator[Recording]:
+        """Yield the recordings with these rows empty."""
+        return (RecordingView(one, self._emptied) for one in self.data.recordings())
 
     def ending_segments(self) -> WithoutRows:
         """The same, so that no row has one that is left out for a lag; sites within this one alike."""
         data = self.data.ending_segments() if isinstance(self.data, WithoutRows) else self.data
         return replace(self, data=data, ends_segments=True)
 
-
-@dataclass(frozen=True)
-class _Emptied(RecordingView):
-    left_out: RowNumbers
-    order: Mapping[str, int]
-    ends_segments: bool
-
-    def blocks(self) -> Iterator[Block]:
+    def _emptied(self, recording: Recording) -> Iterator[Block]:
         was_cut = False
-        for numbers, block in numbered(self.recording, self.order):
+        for numbers, block in numbered(recording, self.order):
             goes = np.isin(numbers, self.left_out)
             if not len(goes) or not (was_cut or goes.any()):
                 yield block
@@ -414,17 +425,6 @@ class _Emptied(RecordingView):
                     part = block.part(start, stop, begins, (block.time or 0) + start)
                     yield replace(part, values=np.full_like(part.values, np.nan)) if goes[start] else part
                 was_cut = bool(goes[-1])
-
-
-@dataclass(frozen=True)
-class SitePart(SiteView):
-    """A site with a part of each recording."""
-
-    part: Callable[[Recording], Recording]
-
-    def seen(self, recording: Recording) -> Recording:
-        """Its part."""
-        return self.part(recording)
 
 
 def training_site(data: SiteData, fold: tuple[int, ...]) -> SiteData:
@@ -445,22 +445,16 @@ def _require_rows(data: SiteData, fold: tuple[int, ...]) -> None:
         )
 
 
-@dataclass(frozen=True)
-class _Part(RecordingView):
+def _rows_between(start: int, stop: int, recording: Recording) -> Iterator[Block]:
     """Rows start <= t < stop of a recording."""
-
-    start: int
-    stop: int
-
-    def blocks(self) -> Iterator[Block]:
-        offset, is_first = 0, True
-        for block in self.recording.blocks():
-            low, high = max(self.start - offset, 0), min(self.stop - offset, len(block.values))
-            offset += len(block.values)
-            if low < high:
-                time = None if block.time is None else block.time + low
-                yield block.part(low, high, is_first or block.starts_segment or low > 0, time)
-                is_first = False
+    offset, is_first = 0, True
+    for block in recording.blocks():
+        low, high = max(start - offset, 0), min(stop - offset, len(block.values))
+        offset += len(block.values)
+        if low < high:
+            time = None if block.time is None else block.time + low
+            yield block.part(low, high, is_first or block.starts_segment or low > 0, time)
+            is_first = False
 
 
 def _edges(recording: Recording, fold: tuple[int, ...]) -> list[int]:
@@ -478,10 +472,12 @@ def _bounds(recording: Recording, fold: tuple[int, ...]) -> tuple[int, int]:
 
 def training_part(recording: Recording, fold: tuple[int, ...]) -> Recording:
     """Return the rows before the held-out block; all of them without a fold."""
-    return _Part(recording, 0, _bounds(recording, fold)[0]) if fold else recording
+    if not fold:
+        return recording
+    return RecordingView(recording, partial(_rows_between, 0, _bounds(recording, fold)[0]))
 
 
 def held_out_part(recording: Recording, fold: tuple[int, ...], n_lags: int) -> Recording:
     """Return the held-out block, with the `n_lags` rows before it that only serve as lags."""
     start, stop = _bounds(recording, fold)
-    return _Part(recording, max(start - n_lags, 0), stop)
+    return RecordingView(recording, partial(_rows_between, max(start - n_lags, 0), stop))

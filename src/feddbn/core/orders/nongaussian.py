@@ -28,7 +28,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from feddbn.core.arrays import BoolArray, FloatArray
+from feddbn.core.arrays import BoolArray, FloatArray, total_weight, weighted
 from feddbn.core.orders.parents import Parents
 from feddbn.core.orders.search import OrderSearch
 from feddbn.core.statistics.moments import COLLINEAR, Moments, correlations, is_regular
@@ -85,20 +85,13 @@ def _solved(R: FloatArray, r: FloatArray) -> FloatArray:
     return np.asarray(np.linalg.lstsq(R, r, rcond=COLLINEAR)[0])
 
 
-def residual_features(u: FloatArray) -> FloatArray:
-    """(N_FEATURES, m) sums over rows of log cosh u, u exp(-u^2/2), u^2, u^3 and u^4."""
+def residual_features(u: FloatArray, weights: FloatArray | None = None) -> FloatArray:
+    """(N_FEATURES, m) sums over rows of log cosh u, u exp(-u^2/2), u^2, u^3 and u^4, weighted if rows have weights."""
     size = np.abs(u)
     log_cosh = size + np.log1p(np.exp(-2 * size)) - np.log(2.0)
     square = u * u
-    return np.stack(
-        [
-            log_cosh.sum(axis=0),
-            (u * np.exp(-square / 2)).sum(axis=0),
-            square.sum(axis=0),
-            (square * u).sum(axis=0),
-            (square * square).sum(axis=0),
-        ]
-    )
+    functions = (log_cosh, u * np.exp(-square / 2), square, square * u, square * square)
+    return np.stack([weighted(one, weights).sum(axis=0) for one in functions])
 
 
 def entropies(features: FloatArray, n: float) -> FloatArray:
@@ -117,20 +110,20 @@ def gaussian_p(features: FloatArray, n: float) -> FloatArray:
     return np.asarray(np.exp(entropy_terms(features, n) / 2))
 
 
-def shape_sums(x: FloatArray) -> FloatArray:
-    """(..., 2 d + 1) number of rows m and, for every column, the sums of u^3 and of u^4 minus what Gaussian rows give.
+def shape_sums(x: FloatArray, weights: FloatArray | None = None) -> FloatArray:
+    """(2 d + 1,) number of rows m and, for every column, the sums of u^3 and of u^4 minus what Gaussian rows give.
 
     Columns are standardised by themselves, so that no scale has to be agreed on; of m Gaussian rows the mean of u^4
-    is then 3 (m - 1) / (m + 1).
+    is then 3 (m - 1) / (m + 1). Weighted rows count as their weights say, number and sums alike.
     """
-    m, deviation = x.shape[-2], x.std(axis=-2)
+    m, deviation = len(x), x.std(axis=0)
     varies = deviation > 0
-    u = (x - x.mean(axis=-2)[..., None, :]) / np.where(varies, deviation, 1.0)[..., None, :]
-    square = u * u
-    excess = (square * square).sum(axis=-2) - np.where(varies, 3.0 * m * (m - 1) / (m + 1), 0.0)
-    return np.concatenate(
-        [np.full((*excess.shape[:-1], 1), float(m)), (square * u).sum(axis=-2), excess], axis=-1
+    u = (x - x.mean(axis=0)) / np.where(varies, deviation, 1.0)
+    square, n = u * u, total_weight(m, weights)
+    excess = weighted(square * square, weights).sum(axis=0) - np.where(
+        varies, 3.0 * n * (m - 1) / (m + 1), 0.0
     )
+    return np.concatenate([[n], weighted(square * u, weights).sum(axis=0), excess])
 
 
 def shape_p_value(sums: FloatArray) -> float:

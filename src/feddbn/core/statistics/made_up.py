@@ -61,7 +61,7 @@ def _first_rows(site: SiteData) -> Iterator[FloatArray]:
     """Rows of each segment, up to `_MOST_ROWS` or a piece more."""
     n = 0
     for recording in site.recordings():
-        for values in pieces(recording.blocks()):
+        for values, _ in pieces(recording.blocks()):
             yield values
             n += len(values)
             if n >= _MOST_ROWS:

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.sparse import block_diag
 
-from feddbn.core.arrays import BoolArray, FloatArray, IntArray
+from feddbn.core.arrays import BoolArray, FloatArray, IntArray, total_weight, weighted
 from feddbn.core.statistics.moments import Moments, correlations, nearest_positive
 
 # Values held at once while patterns are solved: about eight megabytes.
@@ -44,7 +44,9 @@ _SHARE_TOGETHER = 0.1
 _INNER_TOL = 1e-5
 
 
-def pairwise_sums(rows: FloatArray, basis: FloatArray | None = None) -> tuple[FloatArray, FloatArray]:
+def pairwise_sums(
+    rows: FloatArray, basis: FloatArray | None = None, weights: FloatArray | None = None
+) -> tuple[FloatArray, FloatArray]:
     """Return how often two columns are present together (q, q), and their sums of products there (q, q).
 
     Parameters
@@ -55,6 +57,8 @@ def pairwise_sums(rows: FloatArray, basis: FloatArray | None = None) -> tuple[Fl
         (n, k) nuisance columns, among them the constant if a mean is to be taken off. Each column of `rows` is first
         taken off them, by least squares over its present cells. A column with no more present cells than the basis has
         directions is explained completely; its cells count as missing. None takes nothing off.
+    weights
+        (n,) how much each row counts; None: 1.
     """
     present = ~np.isnan(rows)
     values = np.where(present, rows, 0.0)
@@ -64,13 +68,13 @@ def pairwise_sums(rows: FloatArray, basis: FloatArray | None = None) -> tuple[Fl
         values -= Q @ own_coefficients(values, present, Q)
         values[~present] = 0.0
     seen = present.astype(np.float64)
-    return seen.T @ seen, values.T @ values
+    return weighted(seen, weights).T @ seen, weighted(values, weights).T @ values
 
 
-def pair_totals(rows: FloatArray) -> FloatArray:
+def pair_totals(rows: FloatArray, weights: FloatArray | None = None) -> FloatArray:
     """(q, q) sums of column i over the rows that also have column j; the diagonal has those of all present cells."""
     present = ~np.isnan(rows)
-    return np.where(present, rows, 0.0).T @ present.astype(np.float64)
+    return np.where(present, rows, 0.0).T @ weighted(present.astype(np.float64), weights)
 
 
 def products_about(
@@ -151,6 +155,7 @@ def expected_moments(
     covariance: FloatArray,
     mean: FloatArray | None = None,
     basis: Bases | None = None,
+    weights: FloatArray | None = None,
 ) -> Moments:
     """Return the expected moments of the rows given their present cells: one E-step of EM for Gaussian rows.
 
@@ -166,15 +171,18 @@ def expected_moments(
         Nuisance columns of recordings. Their coefficients are estimated from the completed rows, under `covariance`,
         until they settle; the result is of the rows off the basis and has mean 0. A column with no more present cells than
         the basis has directions is explained completely; its cells count as missing.
+    weights
+        (n,) how much each row counts; None: 1.
     """
     done = _completed(rows, covariance, mean, basis)
     if not len(done.kept):
         return Moments.empty(rows.shape[1])
+    weights = None if weights is None else weights[done.kept]
     if basis is not None:
-        scatter = done.rows.T @ done.rows + done.patterns.spread()
-        return Moments(float(len(done.rows)), np.zeros(rows.shape[1]), scatter)
-    moments = Moments.of_rows(done.rows)
-    return Moments(moments.n, moments.mean + done.centre, moments.scatter + done.patterns.spread())
+        scatter = weighted(done.rows, weights).T @ done.rows + done.patterns.spread(weights)
+        return Moments(total_weight(len(done.rows), weights), np.zeros(rows.shape[1]), scatter)
+    moments = Moments.of_rows(done.rows, weights)
+    return Moments(moments.n, moments.mean + done.centre, moments.scatter + done.patterns.spread(weights))
 
 
 def expected_parts(
@@ -183,14 +191,16 @@ def expected_parts(
     covariance: FloatArray,
     mean: FloatArray | None = None,
     basis: Bases | None = None,
+    weights: FloatArray | None = None,
 ) -> Iterator[tuple[int, Moments]]:
     """Yield what `expected_moments` returns of the rows (n, q) of each part (n,); they add up to that of all rows."""
     done = _completed(rows, covariance, mean, basis)
     parts = parts[done.kept]
     for k in np.unique(parts).tolist():
         is_in = parts == k
-        moments = Moments.of_rows(done.rows[is_in])
-        spread = _Patterns(done.absent[is_in], covariance).spread()
+        own = None if weights is None else weights[done.kept][is_in]
+        moments = Moments.of_rows(done.rows[is_in], own)
+        spread = _Patterns(done.absent[is_in], covariance).spread(own)
         yield k, Moments(moments.n, moments.mean + done.centre, moments.scatter + spread)
 
 
@@ -236,14 +246,14 @@ def _completed(
     return _Completed(whole, kept, absent, centre, patterns)
 
 
-def known_pairs(rows: FloatArray, covariance: FloatArray) -> FloatArray:
+def known_pairs(rows: FloatArray, covariance: FloatArray, weights: FloatArray | None = None) -> FloatArray:
     """(q, q) how many complete rows these are worth for each partial correlation, nearly; it adds up over recordings.
 
     A partial correlation of i and j is read off the products of their residuals given all other columns. Of residual i,
     a row knows the share ``r_i = 1 - K_im K_mm^-1 K_mi / K_ii`` of its variance; the row counts as r_i r_j.
     """
-    rows = rows[~np.isnan(rows).all(axis=1)]
-    return _Patterns(np.isnan(rows), covariance).known()
+    some = ~np.isnan(rows).all(axis=1)
+    return _Patterns(np.isnan(rows[some]), covariance).known(None if weights is None else weights[some])
 
 
 def known_n(known: FloatArray) -> float:
@@ -260,7 +270,6 @@ class _Patterns:
     def __init__(self, absent: BoolArray, covariance: FloatArray) -> None:
         self.K, self.root = _precision(covariance)
         self._places = np.flatnonzero(absent.any(axis=1))
-        self._n = len(absent)
         self._absent = absent
         packed = np.packbits(absent[self._places], axis=1)
         keys = np.ascontiguousarray(packed).view(np.dtype((np.void, packed.shape[1]))).ravel()
@@ -271,14 +280,14 @@ class _Patterns:
         sizes = masks.sum(axis=1)
         # Patterns in the order of their size, rows in the order of their patterns.
         order = np.argsort(sizes, kind="stable")
-        self._masks, self._sizes, self._counts = masks[order], sizes[order], counts[order]
+        self._masks, self._sizes = masks[order], sizes[order]
         rank = np.empty_like(order)
         rank[order] = np.arange(len(order))
         pattern_of = rank[inverse.ravel()]
         by_pattern = np.argsort(pattern_of, kind="stable")
         self._rows = self._places[by_pattern]
         self._pattern_of = pattern_of[by_pattern]
-        self._starts = np.concatenate([[0], np.cumsum(self._counts)])
+        self._starts = np.concatenate([[0], np.cumsum(counts[order])])
         self._keep = int(np.square(self._sizes).sum()) <= _KEPT_VALUES
         self._kept: dict[int, FloatArray] = {}
 
@@ -319,26 +328,31 @@ class _Patterns:
         """Sum of ``a K b'`` over rows, in units of the columns."""
         return float(((a / self.root @ self.K) * ((a if b is None else b) / self.root)).sum())
 
-    def spread(self) -> FloatArray:
+    def _worth(self, weights: FloatArray | None) -> FloatArray:
+        """What the rows of each pattern count together; weights are those of all rows."""
+        own = None if weights is None else weights[self._rows]
+        return np.bincount(self._pattern_of, own, minlength=len(self._sizes)).astype(np.float64)
+
+    def spread(self, weights: FloatArray | None = None) -> FloatArray:
         """(q, q) sum over rows of the conditional covariance of their missing cells."""
-        q = len(self.K)
+        q, worth = len(self.K), self._worth(weights)
         total = np.zeros(q * q)
         for first, stop, cells, C in self._batches():
             flat = cells[:, :, None] * q + cells[:, None, :]
-            weights = C * self._counts[first:stop, None, None]
-            total += np.bincount(flat.ravel(), weights.ravel(), minlength=q * q)
+            counted = C * worth[first:stop, None, None]
+            total += np.bincount(flat.ravel(), counted.ravel(), minlength=q * q)
         whole = total.reshape(q, q)
         return (whole + whole.T) / 2 * np.outer(self.root, self.root)
 
-    def known(self) -> FloatArray:
+    def known(self, weights: FloatArray | None = None) -> FloatArray:
         """(q, q) sum over rows of the products of the shares of residuals that they know."""
-        q = len(self.K)
-        total = np.full((q, q), float(self._n - len(self._places)))
+        q, worth = len(self.K), self._worth(weights)
+        total = np.full((q, q), total_weight(len(self._absent), weights) - worth.sum())
         for first, stop, cells, C in self._batches():
             K_m = self.K[cells]
             lost = ((C @ K_m) * K_m).sum(axis=1)
             share = np.maximum(1.0 - lost / np.diag(self.K), 0.0)
-            total += (share * self._counts[first:stop, None]).T @ share
+            total += (share * worth[first:stop, None]).T @ share
         return total
 
 

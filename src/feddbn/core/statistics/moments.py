@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from scipy.linalg.lapack import dpotrf
 
-from feddbn.core.arrays import FloatArray, IntArray, by_row
-from feddbn.core.designs.recordings import Block, Stretch, stretches
+from feddbn.core.arrays import FloatArray, IntArray, by_row, total_weight, weighted
+from feddbn.core.designs.recordings import Block, Stretch, stack_lags, stretches
 from feddbn.findings import Finding
 from feddbn.settings import word
 
@@ -75,7 +75,7 @@ class Moments:
     Attributes
     ----------
     n
-        Number of rows (a float: sums of counts travel as floats).
+        Number of rows, or what they count together (a float: sums of counts travel as floats).
     mean
         (q,) mean of z.
     scatter
@@ -97,14 +97,14 @@ class Moments:
         return cls(0.0, np.zeros(q), np.zeros((q, q)))
 
     @classmethod
-    def of_rows(cls, rows: FloatArray) -> Moments:
-        """Moments of the rows of one (n, q) array."""
+    def of_rows(cls, rows: FloatArray, weights: FloatArray | None = None) -> Moments:
+        """Moments of the rows of one (n, q) array, each counted as often as its weight says."""
         n, q = rows.shape
         if n == 0:
             return cls.empty(q)
-        mean = rows.mean(axis=0)
+        mean = rows.mean(axis=0) if weights is None else weights @ rows / weights.sum()
         centred = rows - mean
-        return cls(float(n), mean, centred.T @ centred)
+        return cls(total_weight(n, weights), mean, weighted(centred, weights).T @ centred)
 
     @classmethod
     def of_blocks(
@@ -132,8 +132,8 @@ class Moments:
             m = len(values) - n_lags
             origin = total.origin(values)[:d]
             centred = by_row(np.subtract, values, origin, total.buffer(len(values), d))
-            totals, cross = _lagged_sums(centred, n_lags, m, d)
-            total.add(m, np.tile(origin, n_lags + 1), totals, cross)
+            totals, cross = _lagged_sums(centred, n_lags, m, d, stretch.weights)
+            total.add(total_weight(m, stretch.weights), np.tile(origin, n_lags + 1), totals, cross)
         return total.moments()
 
     def merge(self, other: Moments) -> Moments:
@@ -216,7 +216,7 @@ class _Accumulator:
     """
 
     def __init__(self, q: int) -> None:
-        self.n = 0
+        self.n = 0.0
         self.mean = np.zeros(q)
         self.scatter = np.zeros((q, q))
         self._buffer = np.empty(0)
@@ -231,8 +231,8 @@ class _Accumulator:
             self._buffer = np.empty(n_rows * n_columns)
         return self._buffer[: n_rows * n_columns].reshape(n_rows, n_columns)
 
-    def add(self, m: int, origin: FloatArray, totals: FloatArray, cross: FloatArray) -> None:
-        """Add m rows given totals and cross-products of z - origin."""
+    def add(self, m: float, origin: FloatArray, totals: FloatArray, cross: FloatArray) -> None:
+        """Add m rows, or rows that count as many, given totals and cross-products of z - origin."""
         offset = totals / m
         self.scatter += cross
         self.scatter -= np.outer(totals, offset)
@@ -244,12 +244,19 @@ class _Accumulator:
 
     def moments(self) -> Moments:
         """Return what has been accumulated, exactly symmetric."""
-        return Moments(float(self.n), self.mean, (self.scatter + self.scatter.T) / 2)
+        return Moments(self.n, self.mean, (self.scatter + self.scatter.T) / 2)
 
 
-def _lagged_sums(x: FloatArray, n_lags: int, m: int, d: int) -> tuple[FloatArray, FloatArray]:
+def _lagged_sums(
+    x: FloatArray, n_lags: int, m: int, d: int, weights: FloatArray | None = None
+) -> tuple[FloatArray, FloatArray]:
     """Totals ((p+1) d,) and cross-products of the m lagged rows within x (p + m, d)."""
     p = n_lags
+    if weights is not None:
+        # Neighbours count differently, so nothing is shared between lags.
+        rows = np.empty((m, (p + 1) * d))
+        stack_lags(x, range(p + 1), rows)
+        return weights @ rows, weighted(rows, weights).T @ rows
     totals = np.empty((p + 1, d))
     cross = np.empty((p + 1, d, p + 1, d))
     now = x[p:]

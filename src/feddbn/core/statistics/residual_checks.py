@@ -38,7 +38,7 @@ from itertools import pairwise
 import numpy as np
 from scipy.special import chdtrc, erfc
 
-from feddbn.core.arrays import BoolArray, FloatArray
+from feddbn.core.arrays import BoolArray, FloatArray, total_weight, weighted
 from feddbn.core.statistics.evidence import is_alarm, log_bayes_factor
 
 LARGEST_RESIDUAL = 20.0
@@ -50,7 +50,7 @@ MEMORY_LEVEL = 0.01
 FALSE_SHARE = 0.01
 """Of the effects that are said to change over time, the expected share of those that do not."""
 _LEAST_VARIANCE = 1e-6
-_Pieces = Iterable[tuple[int, FloatArray]]
+_Pieces = Iterable[tuple[int, FloatArray, FloatArray | None]]
 _ENOUGH_PAIRS = 30
 _LARGE_INFLATION = 1.25
 _LARGE_ARCH = 0.15
@@ -134,40 +134,40 @@ def sums_length(d: int, n_back: int) -> int:
 
 
 def residual_sums(pieces: _Pieces, span: tuple[int, int], d: int, n_back: int) -> ResidualSums:
-    """Return the sums of one recording, given as (time of the first row, (m, d) residuals) in order of time.
+    """Return the sums of one recording, given in order as (time of the first row, (m, d) residuals, (m,) weights or None).
 
-    A piece that begins where the one before it ended continues it. `span` has the first and the last time.
+    A pair of rows counts as its later one does. A piece that begins where the one before it ended continues it. `span` has
+    the first and the last time.
     """
     shapes = ResidualSums.shapes(d, n_back)
     sums = {name: np.zeros(shape) for name, shape in shapes.items()}
     tail, end = np.zeros((0, d)), -1
     first, length = span[0], max(span[1] - span[0] + 1, 1)
-    for time, values in pieces:
+    for time, values, weights in pieces:
         m = len(values)
         kept = len(tail) if time == end else 0
         joined = np.empty((kept + m, d))
         joined[:kept] = tail[len(tail) - kept :]
         u = np.clip(values, -LARGEST_RESIDUAL, LARGEST_RESIDUAL, out=joined[kept:])
         square, last = joined * joined, kept + m
-        ones = np.ones(m)
+        counted = np.ones(m) if weights is None else weights
         for lag in range(min(n_back + 1, last)):
             n = min(m, last - lag)
             here, there = (slice(last - n - back, last - back) for back in (0, lag))
-            now, before = square[here], square[there]
-            sums["counts"][lag] += n
-            sums["products"][lag] += joined[here].T @ joined[there]
-            sums["squares"][lag] += now.T @ before
+            now, before, own = square[here], square[there], None if weights is None else weights[m - n :]
+            sums["counts"][lag] += total_weight(n, own)
+            sums["products"][lag] += weighted(joined[here], own).T @ joined[there]
+            sums["squares"][lag] += weighted(now, own).T @ before
             # Products with ones are sums, much quicker than those along an axis of few numbers.
-            sums["now"][lag] += ones[:n] @ now
-            sums["before"][lag] += ones[:n] @ before
-        own = square[kept:]
-        sums["totals"] += ones @ u
-        sums["cubes"] += ones @ (u * own)
+            sums["now"][lag] += counted[m - n :] @ now
+            sums["before"][lag] += counted[m - n :] @ before
+        sums["totals"] += counted @ u
+        sums["cubes"] += counted @ (u * square[kept:])
         # The first rows of the second and of the last third.
         cuts = [min(max(-(-k * length // 3) - (time - first), 0), m) for k in (1, 2)]
         for third, (start, stop) in enumerate(pairwise([0, *cuts, m])):
-            sums["third_counts"][third] += stop - start
-            sums["third_squares"][third] += ones[start:stop] @ own[start:stop]
+            sums["third_counts"][third] += counted[start:stop].sum()
+            sums["third_squares"][third] += counted[start:stop] @ square[kept + start : kept + stop]
         tail, end = joined[max(last - n_back, 0) :], time + m
     left = sums["counts"][0] - 1
     if left >= 1:
@@ -427,13 +427,24 @@ class CurvatureSums:
         return (6 if changes else 4) * q * d
 
     @classmethod
-    def of_rows(cls, z: FloatArray, u: FloatArray, places: FloatArray | None = None) -> CurvatureSums:
+    def of_rows(
+        cls,
+        z: FloatArray,
+        u: FloatArray,
+        places: FloatArray | None = None,
+        weights: FloatArray | None = None,
+    ) -> CurvatureSums:
         """The sums of rows: (n, q) standardised columns and (n, d) standardised residuals."""
-        return cls.of_lagged(z, u, 0, places)
+        return cls.of_lagged(z, u, 0, places, weights)
 
     @classmethod
     def of_lagged(
-        cls, x: FloatArray, u: FloatArray, n_lags: int, places: FloatArray | None = None
+        cls,
+        x: FloatArray,
+        u: FloatArray,
+        n_lags: int,
+        places: FloatArray | None = None,
+        weights: FloatArray | None = None,
     ) -> CurvatureSums:
         """The same of rows ``[x_t, ..., x_{t-p}]``, given (p + n, k) consecutive values.
 
@@ -449,9 +460,11 @@ class CurvatureSums:
         if places is not None:
             shapes, scaled = [*shapes, c], [*scaled, u * places[:, None]]
         quadratic -= 1.0
-        products = [_by_lag(shape, v, n_lags) for shape, v in zip(shapes, scaled, strict=True)]
+        products = [
+            _by_lag(shape, weighted(v, weights), n_lags) for shape, v in zip(shapes, scaled, strict=True)
+        ]
         squares = [
-            _by_lag(np.square(shape, out=shape), v * v, n_lags)
+            _by_lag(np.square(shape, out=shape), weighted(v * v, weights), n_lags)
             for shape, v in zip(shapes, scaled, strict=True)
         ]
         sizes = np.array([2.0, 6.0, 1.0])[: len(shapes), None, None]

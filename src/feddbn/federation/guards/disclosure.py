@@ -26,7 +26,8 @@ from typing import Protocol
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.designs.recordings import Recording, RowNumbers, SiteData, WithoutRows, stretches
+from feddbn.core.designs.recordings import Recording, SiteData, WithoutRows, stretches
+from feddbn.core.designs.weights import WORTH
 from feddbn.core.statistics.moments import Moments
 from feddbn.errors import SiteRefused
 from feddbn.federation.guards.study_plan import Asked
@@ -41,7 +42,7 @@ from feddbn.federation.sums.gram import (
     local_block_moments,
     local_moments,
 )
-from feddbn.federation.sums.in_view import CountsQuestion, parts_in_view, rows_to_leave_out, view_key
+from feddbn.federation.sums.in_view import CountsQuestion, parts_in_view, view_key
 from feddbn.privacy.policy import SitePolicy
 
 MOST_VARIANCE = 100.0
@@ -54,42 +55,6 @@ MOST_OFF = 3.0
 """Largest standard deviation, and largest distance of the mean, of a site's variable in the units of smooth functions. Curves
 change within 2.4 units of their origin: by these bounds that is where a large part of the site's rows is.
 """
-
-
-MARGIN = 2
-"""Of a pattern of empty cells so many times `min_rows` rows have to be there: the registers may leave some of them out."""
-
-
-class ViewGuard(Guard):
-    """Leaves out rows whose pattern of empty cells too few rows share; `in_view` has the rule.
-
-    Where a ledger of rows is kept its guard does this, so that it knows which rows were used.
-
-    Parameters
-    ----------
-    policy
-        The owner's rules.
-    """
-
-    def __init__(self, policy: SitePolicy) -> None:
-        self._least = policy.min_rows
-        self._known: dict[tuple[object, ...], RowNumbers] = {}
-
-    def reads(self, here: Here, task: Task) -> tuple[Here, Task]:
-        """Leave rows out."""
-        question = task.question
-        views = [view for view in question.in_view(here.data, here.name) if view.are_pairs]
-        if not views:
-            return here, task
-        order = {recording.name: k for k, recording in enumerate(here.data.recordings())}
-        for view in views:
-            key = view_key(view)
-            if key not in self._known:
-                self._known[key] = rows_to_leave_out(view, here.data, order, self._least, MARGIN)
-        left_out = np.unique(np.concatenate([self._known[view_key(view)] for view in views]))
-        if not len(left_out):
-            return here, task
-        return replace(here, data=WithoutRows(here.data, left_out, order)), task
 
 
 class DisclosureGuard(Guard):
@@ -135,7 +100,9 @@ class DisclosureGuard(Guard):
             if view.fold:
                 policy.check_rows(parts.get(1, (0, 0))[0])
             told = getattr(question, "told_rows", None)
-            policy.check_share(n_rows, self._study.rows if told is None else told)
+            # What a sum told of weighted rows is what these are worth.
+            worth = WORTH if told is not None and self._study.privacy.has_weights else 1.0
+            policy.check_share(worth * n_rows, self._study.rows if told is None else told)
         if isinstance(question, RowsQuestion):
             self._check_units(here, question)
         if isinstance(question, ResidualsQuestion) and not question.abstains(here.state):

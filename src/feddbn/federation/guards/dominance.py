@@ -32,7 +32,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.designs.cells import BoundedSite, FilledSite, MappedSite
+from feddbn.core.designs.cells import BoundedSite, FilledSite, mapped
 from feddbn.core.designs.design import ONE_MEAN, Design, Nuisance, design_rows
 from feddbn.core.designs.recordings import (
     CHUNK_ROWS,
@@ -74,7 +74,7 @@ class Reading:
 
     def of(self, data: SiteData) -> SiteData:
         """The site as it reads it."""
-        data = MappedSite(data, self.cell_maps) if self.cell_maps else data
+        data = mapped(data, self.cell_maps)
         if self.robust != "none":
             known = (k for k, name in enumerate(data.variables) if name in self.inputs)
             data = BoundedSite(data, self.robust, tuple(known))
@@ -128,12 +128,10 @@ class DominanceGuard(Guard):
     policy
         The owner's rules.
     data, book
-        All that the site offers, and which columns of it were told; None: what a question is about, alone.
+        All that the site offers, and which columns of it were told.
     """
 
-    def __init__(
-        self, policy: SitePolicy, data: SiteData | None = None, book: ColumnBook | None = None
-    ) -> None:
+    def __init__(self, policy: SitePolicy, data: SiteData, book: ColumnBook) -> None:
         self._policy = policy
         self._data = data
         self._book = book
@@ -148,7 +146,7 @@ class DominanceGuard(Guard):
         new = _told_by(question, views)
         if _is_look(question) and getattr(question, "profiles", "none") != "whole":
             return here, task
-        if self._book is None or _is_look(question):
+        if _is_look(question):
             self._check(here, question, views, new, ())
             return here, task
         with self._book.hold():
@@ -165,7 +163,7 @@ class DominanceGuard(Guard):
         new: Sequence[ToldColumns],
         before: Sequence[ToldColumns],
     ) -> None:
-        offered = tuple(here.data.variables if self._data is None else self._data.variables)
+        offered = tuple(self._data.variables)
         known = [one for one in (*before, *new) if set(one.design.variables) <= set(offered)]
         reach = max(one.design.n_lags for one in new)
         farthest = max(one.design.n_lags for one in known)
@@ -196,8 +194,7 @@ class DominanceGuard(Guard):
         names = tuple(dict.fromkeys(name for design in designs for name in design.variables))
         data: SiteData = here.data
         if set(names) - set(data.variables):
-            assert self._data is not None
-            data = with_columns(self._data, names)
+            data = question.dealt(with_columns(self._data, names))
             if isinstance(here.data, WithoutRows):
                 data = WithoutRows(data, here.data.left_out, here.data.order, here.data.ends_segments)
         is_whole = view.is_whole or view.are_pairs

@@ -26,12 +26,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from feddbn.core.arrays import BoolArray, FloatArray
+from feddbn.core.designs.cells import mapped
 from feddbn.core.designs.recordings import (
-    CompleteSite,
     RowNumbers,
     SiteData,
     SitePart,
     WithoutRows,
+    complete_rows,
     held_out_part,
     numbered,
     site_rows,
@@ -606,13 +607,15 @@ class _About:
             values = _values(seen, order, table)
             cells: Ids = (~np.isnan(values)).astype(np.uint64)
             if self.is_robust:
-                is_other = (cells > 0) & (values != _values(self.question.mapped(data), order, table))
+                is_other = (cells > 0) & (
+                    values != _values(mapped(data, self.question.cell_maps), order, table)
+                )
                 # Neither of the two numbers that mean something else.
                 cells[is_other] = _mixed(values[is_other].view(np.uint64)) | np.uint64(2)
             used = replace(used, variables=tuple(data.variables), cells=cells)
         yield used
         if self.question is not None and self.question.n_blocks:
-            label = _labels(CompleteSite(seen), self.question, order, table)[places]
+            label = _labels(SitePart(seen, complete_rows), self.question, order, table)[places]
             for b in np.unique(label).tolist():
                 yield replace(used, key=f"{self.key} {b}", rows=places[label == b])
 

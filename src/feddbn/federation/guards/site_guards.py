@@ -16,7 +16,6 @@ import numpy as np
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import SiteRefused
 from feddbn.federation.guards.noise import DpGuard
-from feddbn.federation.guards.sampling_noise import SamplingNoise
 from feddbn.federation.protocol.messages import code_of, digest_of, sentence_of
 from feddbn.federation.protocol.site import Channel, Guard
 from feddbn.federation.protocol.task import Task
@@ -112,6 +111,8 @@ class AuditGuard(Guard):
         The guard that adds noise, if there is one.
     about
         Run, study and budget.
+    weighted
+        Whether rows have secret weights.
     """
 
     def __init__(
@@ -120,8 +121,9 @@ class AuditGuard(Guard):
         write: Callable[[str], None],
         clock: Callable[[], str],
         chain: AuditChain | None = None,
-        spending: DpGuard | SamplingNoise | None = None,
+        spending: DpGuard | None = None,
         about: About | None = None,
+        weighted: bool = False,
     ) -> None:
         self._site = site
         self._write = write
@@ -129,12 +131,13 @@ class AuditGuard(Guard):
         self._chain = chain or AuditChain()
         self._spending = spending
         self._about = about or About()
+        self._weighted = weighted
 
     def after(self, task: Task, vector: FloatArray, channel: Channel) -> FloatArray:
         """Write what leaves, before it leaves."""
         spending = self._spending
         noise = None if spending is None else spending.last_noise(task)
-        parts = ["masked"] if channel.masked else []
+        parts = [*["masked"] * channel.masked, *["weighted"] * self._weighted]
         parts += [spending.label] if spending is not None and noise is not None else []
         self._add(
             task,

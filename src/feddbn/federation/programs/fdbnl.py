@@ -432,7 +432,6 @@ class StepQuestion(RowsQuestion):
     """One round of FDBNL about the broadcast weights C of variables ``(z - origin) / scale``."""
 
     name = "step.fdbnl"
-    draws_once = True
     purpose = "one round of FDBNL: local weights plus scaled multipliers, or the weighted cross-products"
 
     weighting: str = choice(*WEIGHTINGS)

@@ -231,7 +231,6 @@ class NewtonQuestion(RowsQuestion):
 
     name = "newton"
     takes = ("kinds",)
-    draws_once = True
     purpose = "likelihood, gradient and information of models of variables given others, at coefficients of the server's"
 
     models: tuple[str, ...] = texts()
@@ -324,7 +323,7 @@ def model_terms(data: SiteData, question: NewtonQuestion) -> Iterator[list[RowTe
         for chunk in design_rows(design, recording.blocks()):
             columns = (chunk.values - origin) / scale
             yield [
-                model_rows(model, design, chunk.values, columns, theta)
+                model_rows(model, design, chunk.values, columns, theta, chunk.weights)
                 for model, theta in zip(question.node_models, thetas, strict=True)
             ]
 

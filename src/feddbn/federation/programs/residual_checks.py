@@ -20,7 +20,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from feddbn.core.arrays import BoolArray, FloatArray, IntArray, by_row, rows_in_cache
+from feddbn.core.arrays import BoolArray, FloatArray, IntArray, by_row, rows_in_cache, total_weight
 from feddbn.core.constraints import EdgeConstraints, topological_order
 from feddbn.core.designs.design import (
     ONE_MEAN,
@@ -70,7 +70,7 @@ ROWS_A_COLUMN = 10
 """A site with fewer rows than this for each of their columns cannot tell its own residuals from what it fitted."""
 
 _Residuals = tuple[FloatArray, FloatArray]
-_Watch = Callable[[FloatArray, FloatArray, FloatArray | None], None]
+_Watch = Callable[[FloatArray, FloatArray, FloatArray | None, FloatArray | None], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +108,6 @@ class ResidualsQuestion(RowsQuestion):
         }
     )
     takes = ("functions", "blocks")
-    draws_once = True
 
     coefficients: FloatArray | None = array("coefficients", "residuals", default=None)
     offset: FloatArray | None = array("offsets", default=None)
@@ -246,8 +245,8 @@ def recording_residuals(
 ) -> FloatArray:
     """The sums of one recording's residuals ``z @ of[0] - of[1]`` off what is its own.
 
-    `watch` sees values (p + m, d), their m residuals and the places of these rows pass by, values and residuals off what is
-    the recording's own; the design is linear then.
+    `watch` sees values (p + m, d), their m residuals, and the places and weights of these rows pass by, values and residuals
+    off what is the recording's own; the design is linear then.
     """
     runs = usable_runs(recording, design.n_lags)
     if not runs:
@@ -267,7 +266,7 @@ def _read(design: Design, recording: Recording, of: _Residuals, seen: list[Float
     """Yield the residuals of a recording; if the design is linear, `seen` has the (p + m, d) values they are of."""
     if not design.is_linear:
         for rows in design_rows(replace(design, nuisance=ONE_MEAN), recording.blocks()):
-            yield rows.time, rows.values @ of[0] - of[1]
+            yield rows.time, rows.values @ of[0] - of[1], rows.weights
         return
     p, at_once = design.n_lags, rows_in_cache(sum(design.widths))
     weights = of[0].reshape(p + 1, -1, of[0].shape[1])
@@ -278,7 +277,7 @@ def _read(design: Design, recording: Recording, of: _Residuals, seen: list[Float
             u += x[p - lag : n - lag] @ weights[lag]
         u -= of[1]
         seen[0] = x
-        yield stretch.time, u
+        yield stretch.time, u, stretch.weights
 
 
 def _watched(
@@ -286,12 +285,12 @@ def _watched(
 ) -> Iterator[Piece]:
     """Yield the n residuals; `watch` sees them and the values they are of, without what is the recording's own."""
     done = 0
-    for time, u in pieces:
+    for time, u, weights in pieces:
         x, m = seen[0], len(u)
         first = time - (len(x) - m)
-        watch(x if own is None else own.off(first, x), u, row_places(done, m, n))
+        watch(x if own is None else own.off(first, x), u, row_places(done, m, n), weights)
         done += m
-        yield time, u
+        yield time, u, weights
 
 
 def _curvature(question: ResidualsQuestion, total: FloatArray) -> _Watch | None:
@@ -304,14 +303,14 @@ def _curvature(question: ResidualsQuestion, total: FloatArray) -> _Watch | None:
     origin, scale = question.units
     origin = np.zeros(question.d) if question.center == "recording" else origin
 
-    def watch(x: FloatArray, u: FloatArray, places: FloatArray | None) -> None:
+    def watch(x: FloatArray, u: FloatArray, places: FloatArray | None, weights: FloatArray | None) -> None:
         z = by_row(np.subtract, np.ascontiguousarray(x).reshape(-1, question.d), origin)
         by_row(np.divide, z, scale, z)
         seen = z.reshape(x.shape)
         if question.n_blocks:
-            total[:] += CurvatureSums.of_rows(seen, u).to_vector()
+            total[:] += CurvatureSums.of_rows(seen, u, None, weights).to_vector()
         else:
-            total[:] += CurvatureSums.of_lagged(seen, u, question.n_lags, places).to_vector()
+            total[:] += CurvatureSums.of_lagged(seen, u, question.n_lags, places, weights).to_vector()
 
     return watch
 
@@ -399,11 +398,11 @@ def _residuals_of_segment(
     """Yield (time of the first row, residuals) of a segment, run by run."""
     coefficients, offset = question.networks[s]
     for piece in block_pieces(question, recording):
-        for time, rows in piece.of(question.segment_of(piece.blocks) == s):
+        for time, rows, weights in piece.of(question.segment_of(piece.blocks) == s):
             u = rows @ coefficients - offset
             if watch is not None:
-                watch(rows, u, None)
-            yield time, u
+                watch(rows, u, None, weights)
+            yield time, u, weights
 
 
 def _spans(question: ResidualsQuestion, recording: Recording) -> dict[int, tuple[int, int]]:
@@ -428,13 +427,13 @@ def _shape_units(here: Here, question: ResidualsQuestion, unit: str) -> Iterator
         raise ParameterError(f"unit={unit!r}: this statistic can be split by recording only.")
     plain = replace(question.design, nuisance=ONE_MEAN)
     for recording in question.complete_rows(here.data):
-        total, n = np.zeros((N_FEATURES, question.n_residuals)), 0
+        total, n = np.zeros((N_FEATURES, question.n_residuals)), 0.0
         runs = usable_runs(recording, plain.n_lags)
         read = partial(_read, plain, recording, question.networks[0], [np.empty((0, 0))])
-        for _, residuals in own_nuisances(question.design, read, runs) if runs else ():
-            total += residual_features(residuals)
-            n += len(residuals)
-        yield np.concatenate([[float(n)], total.ravel()])
+        for _, residuals, weights in own_nuisances(question.design, read, runs) if runs else ():
+            total += residual_features(residuals, weights)
+            n += total_weight(len(residuals), weights)
+        yield np.concatenate([[n], total.ravel()])
 
 
 answers(ResidualsQuestion, _shape_units)(_answer)

@@ -19,14 +19,14 @@ from feddbn.core.arrays import FloatArray, IntArray
 from feddbn.core.designs.cells import (
     BoundedSite,
     FilledSite,
-    MappedSite,
     ScaledSite,
+    mapped,
     read_cell_map,
     site_profile,
 )
 from feddbn.core.designs.design import ONE_MEAN, RECORDING_MEANS, Basis, Design, Nuisance, are_public_units
 from feddbn.core.designs.features import BEND, CURVE
-from feddbn.core.designs.recordings import CompleteSite, Recording, SiteData, training_site
+from feddbn.core.designs.recordings import Recording, SiteData, complete_rows, training_site
 from feddbn.core.kinds import read_coding
 from feddbn.data.kinds import read_kinds
 from feddbn.errors import DataError, Given, ParameterError
@@ -575,7 +575,7 @@ class RowsQuestion(Treatment, Question):
 
     def complete_rows(self, data: SiteData) -> Iterator[Recording]:
         """The recordings of such a site without the rows that still have empty cells."""
-        return iter(CompleteSite(self.rows_of(data)).recordings())
+        return map(complete_rows, self.rows_of(data).recordings())
 
     def treated(self, data: SiteData) -> SiteData:
         """Return the site as this question wants its cells: mapped, bounded, in the federation's units.
@@ -592,7 +592,7 @@ class RowsQuestion(Treatment, Question):
         return views[key]
 
     def _treated(self, data: SiteData) -> SiteData:
-        data = self.mapped(data)
+        data = mapped(data, self.cell_maps)
         if self.robust == "none" and self.log_scales is None:
             return data
         if self.robust != "none":
@@ -606,10 +606,6 @@ class RowsQuestion(Treatment, Question):
                 gains[own] = np.exp(self.log_scales[own] - found[0][: len(own)])
                 data = ScaledSite(data, gains)
         return data
-
-    def mapped(self, data: SiteData) -> SiteData:
-        """Return the site with what its cell maps make of each cell: how also the first look sees it."""
-        return MappedSite(data, self.cell_maps) if self.cell_maps else data
 
     def block_of(self, times: IntArray, labels: NDArray[np.generic] | None) -> IntArray:
         """In which block the rows at these times, with these labels, are.

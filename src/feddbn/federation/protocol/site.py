@@ -146,15 +146,12 @@ class Channel:
         Fewest sites whose numbers are in any sum that can be opened.
     digest
         Digest of the task, if it is known already.
-    among
-        Digest of the sites that are added up and of the versions of their data, if that is known.
     """
 
     asked_by: str = "server"
     masked: bool = False
     n_guaranteed: int = 1
     digest: str = ""
-    among: str = ""
 
 
 PLAIN = Channel()

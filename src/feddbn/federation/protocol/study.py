@@ -88,15 +88,15 @@ class Privacy(Table):
     unit's vector; without it the bound is chosen from a noisy histogram, for a tenth of the budget. The noise is enough
     even if `n_colluding` sites tell their own share of it; each site knows its own, so there is always one.
 
-    Masked sums without `epsilon` carry noise of .3 of their own sampling errors, so that results hardly change
-    (`federation.guards.sampling_noise`); ``protection = "exact"`` asks for sums without it.
+    In masked sums without `epsilon` rows have secret weights, so that results hardly change (`core.designs.weights`);
+    ``protection = "exact"`` asks for sums without them.
 
     `max_norm` is the largest Euclidean norm of any answer: each site keeps a longer one at home, and a sum that is longer
     than its sites can make it ends the run.
     """
 
     secure_aggregation: bool = False
-    protection: Literal["noise", "exact"] = "noise"
+    protection: Literal["weights", "exact"] = "weights"
     min_sites: int = Field(default=3, ge=2)
     epsilon: float | None = Field(default=None, gt=0)
     delta: float = Field(default=1e-5, gt=0, lt=1)
@@ -106,9 +106,9 @@ class Privacy(Table):
     max_norm: float | None = Field(default=None, gt=0, allow_inf_nan=False)
 
     @property
-    def has_sampling_noise(self) -> bool:
-        """Whether its sums carry noise of a share of their own sampling errors."""
-        return self.secure_aggregation and self.epsilon is None and self.protection == "noise"
+    def has_weights(self) -> bool:
+        """Whether rows have secret weights in its sums."""
+        return self.secure_aggregation and self.epsilon is None and self.protection == "weights"
 
     @property
     def hides_rows(self) -> bool:

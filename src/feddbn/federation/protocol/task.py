@@ -330,16 +330,12 @@ class Question:
         The forms of a kind that has several, and their purposes; `form` then says which one a question has.
     reads_rows
         Whether a site looks at its rows to answer; else only at what it remembers.
-    draws_once
-        Whether it is about the same rows whatever it holds beside the fields of `RowsQuestion`, so that one draw of noise
-        serves all its values.
     """
 
     name: ClassVar[str]
     purpose: ClassVar[str]
     forms: ClassVar[Mapping[str, str]] = {}
     reads_rows: ClassVar[bool] = True
-    draws_once: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         values = self.__dict__
@@ -394,11 +390,6 @@ class Question:
     def feature_maps(self) -> tuple[str, ...]:
         """Names of the maps it has rows sent through; a site's policy lists those it allows."""
         return tuple(getattr(self, "features", ()))
-
-    @property
-    def varying(self) -> Question:
-        """The question whose sampling error the answer has: itself."""
-        return self
 
     def dealt(self, data: SiteData) -> SiteData:
         """Return the site with its rows dealt to parts, for a question about parts; else as it is."""

@@ -24,14 +24,14 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from feddbn.core.arrays import FloatArray, IntArray
+from feddbn.core.arrays import FloatArray, IntArray, total_weight
 from feddbn.core.designs.design import ONE_MEAN, Design, Nuisance, TimeBasis, design_rows
-from feddbn.core.designs.gram import labelled_rows, nuisance_basis, recording_gram, tried_grams, whole_rows
+from feddbn.core.designs.gram import WholeRows, nuisance_basis, recording_gram, tried_grams, whole_rows
 from feddbn.core.designs.parts import N_PARTS, dealt
 from feddbn.core.designs.recordings import (
-    CompleteRows,
     Recording,
     SiteData,
+    complete_rows,
     training_site,
     usable_runs,
 )
@@ -111,7 +111,6 @@ class GramQuestion(RowsQuestion):
         }
     )
     takes = ("functions", "kinds", "blocks")
-    draws_once = True
 
     origin: FloatArray | None = array("columns", default=None)
     try_degrees: tuple[int, ...] = wholes(0, 12, default=())
@@ -306,7 +305,7 @@ def local_moments(
         return state, Moments(float(state["moments.n"]), state["moments.mean"], state["moments.scatter"])
     total = recordings_moments(design, training_parts(here.data, question), question.row_model)
     if total.n == 0:
-        if any(len(whole_rows(design, recording)[0]) for recording in training_parts(here.data, question)):
+        if any(len(whole_rows(design, one).values) for one in training_parts(here.data, question)):
             raise DataError(
                 f"every row of this site, or one of the n_lags={design.n_lags} rows before it, has an empty cell; use "
                 f"missing='fill', leave out columns that are mostly empty with {Given('variables')}, or leave the site out."
@@ -337,10 +336,10 @@ def recordings_moments(
     total = Moments.empty(design.q)
     if row_model is None or len(row_model) != design.q + 1:
         for recording in recordings:
-            total = total.merge(recording_gram(design, CompleteRows(recording)).moments)
+            total = total.merge(recording_gram(design, complete_rows(recording)).moments)
         return total
-    for rows, bases, _ in _together(design, recordings):
-        total = total.merge(expected_moments(rows, row_model[1:], row_model[0], bases))
+    for rows, bases in _together(design, recordings):
+        total = total.merge(expected_moments(rows.values, row_model[1:], row_model[0], bases, rows.weights))
     return total
 
 
@@ -349,24 +348,25 @@ _VALUES_TOGETHER = 1 << 20
 
 def _together(
     design: Design, recordings: Iterable[Recording], are_dealt: bool = False
-) -> Iterator[tuple[FloatArray, list[FloatArray] | None, IntArray]]:
-    """Yield the rows of some recordings at a time, the nuisance columns of each if they are its own, and parts if dealt."""
-    waiting = list[tuple[FloatArray, FloatArray | None, IntArray]]()
+) -> Iterator[tuple[WholeRows, list[FloatArray] | None]]:
+    """Yield the rows of some recordings at a time, with parts as labels if dealt, and own nuisance columns."""
+    waiting = list[WholeRows]()
 
-    def whole() -> tuple[FloatArray, list[FloatArray] | None, IntArray]:
-        rows, bases, parts = zip(*waiting, strict=True)
+    def together() -> tuple[WholeRows, list[FloatArray] | None]:
+        bases = [nuisance_basis(design.nuisance, one.times) for one in waiting]
         own = [one for one in bases if one is not None]
+        found = WholeRows.of(waiting)
         waiting.clear()
-        return np.concatenate(rows), own or None, np.concatenate(parts)
+        return found, own or None
 
     for recording in recordings:
-        rows, times, parts = labelled_rows(design, recording, are_dealt)
-        if len(rows):
-            waiting.append((rows, nuisance_basis(design.nuisance, times), parts))
-        if sum(rows.size for rows, *_ in waiting) >= _VALUES_TOGETHER:
-            yield whole()
+        rows = whole_rows(design, recording, are_dealt)
+        if len(rows.values):
+            waiting.append(rows)
+        if sum(one.values.size for one in waiting) >= _VALUES_TOGETHER:
+            yield together()
     if waiting:
-        yield whole()
+        yield together()
 
 
 def training_parts(data: SiteData, question: RowsQuestion) -> Iterator[Recording]:
@@ -390,8 +390,8 @@ def _known(here: Here, question: GramQuestion, moments: Moments) -> FloatArray:
 
 def _pairs_known(data: SiteData, question: RowsQuestion, row_model: FloatArray) -> FloatArray:
     total = np.zeros((question.q, question.q))
-    for rows, *_ in _together(question.design, training_parts(data, question)):
-        total += known_pairs(rows, row_model[1:])
+    for rows, _ in _together(question.design, training_parts(data, question)):
+        total += known_pairs(rows.values, row_model[1:], rows.weights)
     return total
 
 
@@ -407,7 +407,7 @@ def _tried(here: Here, question: GramQuestion) -> tuple[SiteState, FloatArray, M
         return state, products, None if is_linear else design_moments(here, question)
     total = Moments.empty(q)
     for recording in training_parts(here.data, question):
-        moments, grams = tried_grams(question.design, CompleteRows(recording), tried)
+        moments, grams = tried_grams(question.design, complete_rows(recording), tried)
         parts = [
             part for gram in grams for part in (np.array([gram.n_removed]), upper_triangle(gram.scatter))
         ]
@@ -423,9 +423,9 @@ def _shapes(data: SiteData) -> FloatArray:
     """The shapes of the recordings' first blocks, summed; a long file need not be read again for a hint."""
     total = np.zeros(2 * len(data.variables) + 1)
     for recording in data.recordings():
-        block = next(iter(CompleteRows(recording).blocks()), None)
+        block = next(iter(complete_rows(recording).blocks()), None)
         if block is not None:
-            total = total + shape_sums(block.values)
+            total = total + shape_sums(block.values, block.weights)
     return total
 
 
@@ -447,19 +447,21 @@ def _pairs(here: Here, question: GramQuestion) -> tuple[SiteState, FloatArray]:
     origin = np.zeros(q) if question.origin is None else question.origin
     log_gain = question.log_gain(here.data)
     for recording in training_parts(here.data, question):
-        rows, times = whole_rows(question.design, recording)
-        some = ~np.isnan(rows).all(axis=1)
-        rows, times = rows[some] - origin, times[some]
+        whole = whole_rows(question.design, recording)
+        some = ~np.isnan(whole.values).all(axis=1)
+        rows, times = whole.values[some] - origin, whole.times[some]
         if not len(rows):
             continue
-        parts = [len(rows) * np.array([1.0, log_gain]), pair_totals(rows).ravel(), _pair_sums(rows, None)]
-        parts += [_pair_sums(rows, nuisance_basis(nuisance, times)) for nuisance in tried]
-        total += np.concatenate(parts)
+        weights = None if whole.weights is None else whole.weights[some]
+        n = total_weight(len(rows), weights)
+        parts = [n * np.array([1.0, log_gain]), pair_totals(rows, weights).ravel()]
+        bases = (None, *(nuisance_basis(nuisance, times) for nuisance in tried))
+        total += np.concatenate([*parts, *(_pair_sums(rows, basis, weights) for basis in bases)])
     return here.state, total
 
 
-def _pair_sums(rows: FloatArray, basis: FloatArray | None) -> FloatArray:
-    counts, products = pairwise_sums(rows, basis)
+def _pair_sums(rows: FloatArray, basis: FloatArray | None, weights: FloatArray | None) -> FloatArray:
+    counts, products = pairwise_sums(rows, basis, weights)
     rank = 0.0 if basis is None else float(min(basis.shape[1], len(rows)))
     return np.concatenate([[rank], upper_triangle(counts), upper_triangle(products)])
 
@@ -467,7 +469,7 @@ def _pair_sums(rows: FloatArray, basis: FloatArray | None) -> FloatArray:
 # Rows in blocks of time. Lags may reach back over the beginning of a block. What is a recording's own (mean, trend, cycles)
 # is taken off over the whole recording. Rows with empty cells are left out.
 
-Piece = tuple[int, FloatArray]
+Piece = tuple[int, FloatArray, FloatArray | None]
 
 
 def own_nuisances(
@@ -475,8 +477,8 @@ def own_nuisances(
 ) -> Iterator[Piece]:
     """Yield rows of a recording without what is its own: the one place that knows every nuisance of a design.
 
-    `read` yields the rows, residuals of them or any other columns, as (time of the first row, rows); `runs` are (time,
-    number) of consecutive rows.
+    `read` yields the rows, residuals of them or any other columns, as (time of the first row, rows, weights or None); `runs`
+    are (time, number) of consecutive rows.
     """
     nuisance = design.nuisance
     if nuisance.scope == "all":
@@ -488,46 +490,54 @@ def own_nuisances(
         return np.zeros((m, 0)) if basis is None else basis.at(time + np.arange(m, dtype=np.float64))
 
     joint, d = Moments.empty(0), 0
-    for time, u in read():
-        part = Moments.of_rows(np.concatenate([u, columns(time, len(u))], axis=1))
+    for time, u, weights in read():
+        part = Moments.of_rows(np.concatenate([u, columns(time, len(u))], axis=1), weights)
         joint, d = (joint.merge(part), d) if joint.n else (part, u.shape[1])
     cross = joint.scatter[d:, :d]
-    weights = np.linalg.lstsq(joint.scatter[d:, d:], cross, rcond=None)[0] if len(cross) else cross
-    for time, u in read():
-        yield time, u - joint.mean[:d] - (columns(time, len(u)) - joint.mean[d:]) @ weights
+    slopes = np.linalg.lstsq(joint.scatter[d:, d:], cross, rcond=None)[0] if len(cross) else cross
+    for time, u, weights in read():
+        yield time, u - joint.mean[:d] - (columns(time, len(u)) - joint.mean[d:]) @ slopes, weights
 
 
 @dataclass(frozen=True)
 class BlockPiece:
-    """Consecutive rows of a recording: time of the first, (m, q) values off what is the recording's own, (m,) blocks."""
+    """Consecutive rows of a recording: time of the first, (m, q) values off what is its own, (m,) blocks and weights."""
 
     time: int
     values: FloatArray
     blocks: IntArray
+    weights: FloatArray | None
 
     def of(self, wanted: NDArray[np.bool_]) -> Iterator[Piece]:
-        """Yield the runs of wanted rows, (m,), as (time of the first, values)."""
+        """Yield the runs of wanted rows, (m,), as (time of the first, values, weights)."""
         edges = np.flatnonzero(np.diff(np.concatenate([[False], wanted, [False]]).astype(np.int8)))
         for start, stop in edges.reshape(-1, 2).tolist():
-            yield self.time + start, self.values[start:stop]
+            weights = None if self.weights is None else self.weights[start:stop]
+            yield self.time + start, self.values[start:stop], weights
+
+    def moments(self) -> Iterator[tuple[int, Moments]]:
+        """Yield the moments of the rows in each block."""
+        for b in np.unique(self.blocks).tolist():
+            here = self.blocks == b
+            yield b, Moments.of_rows(self.values[here], None if self.weights is None else self.weights[here])
 
 
 def block_pieces(question: RowsQuestion, recording: Recording) -> Iterator[BlockPiece]:
     """Yield the complete rows of a recording in pieces of bounded size."""
-    design, complete = question.design, CompleteRows(recording)
+    design, complete = question.design, complete_rows(recording)
     plain = replace(design, nuisance=ONE_MEAN)
 
     def read() -> Iterator[Piece]:
-        return ((rows.time, rows.values) for rows in design_rows(plain, complete.blocks()))
+        return ((rows.time, rows.values, rows.weights) for rows in design_rows(plain, complete.blocks()))
 
     runs = usable_runs(complete, design.n_lags)
     if not runs:
         return
     pieces = own_nuisances(design, read, runs)
     labels = None if question.block_rows else (rows.labels for rows in design_rows(plain, complete.blocks()))
-    for time, values in pieces:
-        times = time + np.arange(len(values))
-        yield BlockPiece(time, values, question.block_of(times, None if labels is None else next(labels)))
+    for time, values, weights in pieces:
+        blocks = question.block_of(time + np.arange(len(values)), None if labels is None else next(labels))
+        yield BlockPiece(time, values, blocks, weights)
 
 
 def local_block_moments(data: SiteData, question: RowsQuestion) -> list[Moments]:
@@ -535,8 +545,8 @@ def local_block_moments(data: SiteData, question: RowsQuestion) -> list[Moments]
     total = [Moments.empty(question.q)] * question.n_blocks
     for recording in training_parts(data, question):
         for piece in block_pieces(question, recording):
-            for b in np.unique(piece.blocks).tolist():
-                total[b] = total[b].merge(Moments.of_rows(piece.values[piece.blocks == b]))
+            for b, moments in piece.moments():
+                total[b] = total[b].merge(moments)
     return total
 
 
@@ -573,13 +583,14 @@ def _dealt_moments(data: SiteData, question: RowsQuestion, n_parts: int) -> Iter
     """Yield the moments of the rows of recordings in each part, off what is the recordings' own."""
     row_model, site = question.row_model, question.rows_of(dealt(data, n_parts))
     if row_model is not None and not question.functions and len(row_model) == question.q + 1:
-        for rows, bases, parts in _together(question.design, site.recordings(), are_dealt=True):
-            yield from expected_parts(rows, parts, row_model[1:], row_model[0], bases)
+        for rows, bases in _together(question.design, site.recordings(), are_dealt=True):
+            yield from expected_parts(
+                rows.values, rows.labels, row_model[1:], row_model[0], bases, rows.weights
+            )
         return
     for recording in site.recordings():
         for piece in block_pieces(question, recording):
-            for k in np.unique(piece.blocks).tolist():
-                yield k, Moments.of_rows(piece.values[piece.blocks == k])
+            yield from piece.moments()
 
 
 # Moments by unit of privacy.
@@ -641,7 +652,7 @@ def _units(here: Here, question: GramQuestion, unit: str) -> Iterator[FloatArray
         raise ParameterError("shape=True: the shape of the data has no bound to which noise could be fitted.")
     for recording in question.treated(here.data).recordings():
         # Nothing is drawn here: that one recording's cells are drawn would change those of the next.
-        rows_of = CompleteRows(recording)
+        rows_of = complete_rows(recording)
         if unit == "row":
             for rows in design_rows(question.design, rows_of.blocks()):
                 yield from (Moments.of_rows(row[None]).to_sums(question.origin) for row in rows.values)

@@ -34,13 +34,12 @@ from feddbn.core.arrays import BoolArray, FloatArray, IntArray
 from feddbn.core.designs.design import Design, design_rows
 from feddbn.core.designs.recordings import (
     ROWS_OF_A_RECORDING,
-    CompleteRows,
     Recording,
     RowNumbers,
     SiteData,
     WithoutRows,
+    complete_rows,
     held_out_part,
-    site_rows,
     training_part,
 )
 from feddbn.errors import DataError
@@ -141,18 +140,18 @@ class Part:
             for row, n in zip(packed, counts.tolist(), strict=True):
                 self.patterns[row.tobytes()] = self.patterns.get(row.tobytes(), 0) + n
 
-    def rare(self, least: int, q: int, enough: int) -> tuple[set[bytes], int]:
+    def rare(self, least: int, q: int) -> tuple[set[bytes], int]:
         """Patterns of empty cells without which no sum is over few rows, and the fewest rows that one is over with them.
 
-        Complete rows stay if they are `enough`.
+        Complete rows stay if they are enough.
         """
-        if len(self.patterns) < 2 and self.n >= enough:
+        if len(self.patterns) < 2 and self.n >= least:
             return set(), 0
         keys = list(self.patterns)
         counts = np.array([self.patterns[key] for key in keys])
         bits = np.frombuffer(b"".join(keys), dtype=np.uint8).reshape(len(keys), -1)
         masks = np.unpackbits(bits, axis=1, count=q).astype(bool)
-        stays = masks.all(axis=1) & (counts >= enough)
+        stays = masks.all(axis=1) & (counts >= least)
         goes, fewest = np.zeros(len(keys), dtype=bool), 0
         while True:
             bad, few = _few_by_cells(masks, np.where(goes, 0, counts), least)
@@ -168,7 +167,7 @@ class Part:
         found = [n for column in self.columns for n in column.varying]
         found += [int(n) for counts in self.levels for n in counts]
         if view.are_pairs:
-            found.append(self.rare(least, view.design.q, least)[1])
+            found.append(self.rare(least, view.design.q)[1])
         return min((n for n in found if 0 < n < least), default=0)
 
 
@@ -237,23 +236,20 @@ def _pieces(recording: Recording, view: View) -> Iterator[Recording]:
     if view.fold:
         held_out = held_out_part(recording, view.fold, view.design.n_lags)
         parts = [training_part(recording, view.fold), held_out]
-    return iter(parts) if view.is_whole else map(CompleteRows, parts)
+    return iter(parts) if view.is_whole else map(complete_rows, parts)
 
 
-def rare_rows(
-    view: View, data: SiteData, order: Mapping[str, int], least: int, margin: int = 1
-) -> RowNumbers:
+def rare_rows(view: View, data: SiteData, order: Mapping[str, int], least: int) -> RowNumbers:
     """Numbers of the rows that have to be left out, since what they have in common is seen in few of them.
 
-    Of a lagged row those go that have an empty cell; if none has, the last. With a `margin` patterns of empty cells are left
-    out that fewer than so many times `least` rows have.
+    Of a lagged row those go that have an empty cell; if none has, the last.
     """
     left_out = np.zeros(0, dtype=np.int64)
     width, d = view.design.n_lags + 1, view.design.d
     while True:
         seen = WithoutRows(data, left_out, order, ends_segments=True)
         parts = parts_in_view(view, seen, least)
-        rare = {k: part.rare(margin * least, view.design.q, least)[0] for k, part in parts.items()}
+        rare = {k: part.rare(least, view.design.q)[0] for k, part in parts.items()}
         if not any(rare.values()):
             return left_out
         goes = [left_out]
@@ -456,22 +452,3 @@ def with_what_is_in_view(federation: Federation, n_lags: int) -> Federation:
         for name, (n, m) in lacking.items()
     )
     return FewerVariables(federation, kept, findings)
-
-
-def rows_to_leave_out(
-    view: View, data: SiteData, order: Mapping[str, int], least: int, margin: int
-) -> RowNumbers:
-    """Numbers of the rows that a site does without: none, those with rare patterns of empty cells, or all with any.
-
-    The last where rare patterns are many, or few in the parts of a fold: questions with other lags and folds are then about
-    the same rows, so that their sums do not differ by few.
-    """
-    rare = rare_rows(replace(view, fold=()), data, order, least, margin)
-    seen = WithoutRows(data, rare, order, ends_segments=True)
-    rows = site_rows(view.seen(data), order)
-    incomplete = np.setdiff1d(rows.every, rows.complete)
-    is_rare_in_fold = bool(view.fold) and len(rare_rows(view, seen, order, least, margin)) > 0
-    has_others = len(rows.lagged(rows.complete, view.design.n_lags)) >= least
-    if has_others and (is_rare_in_fold or 2 * len(rare) > len(incomplete)):
-        return np.union1d(rare, incomplete)
-    return rare

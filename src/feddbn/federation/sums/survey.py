@@ -17,8 +17,8 @@ from operator import itemgetter
 
 import numpy as np
 
-from feddbn.core.arrays import FloatArray, may_lack_cells
-from feddbn.core.designs.cells import CELL_MAPS, BoundedSite, site_profile
+from feddbn.core.arrays import FloatArray, may_lack_cells, root_weighted, total_weight, weighted
+from feddbn.core.designs.cells import CELL_MAPS, BoundedSite, mapped, site_profile
 from feddbn.core.designs.recordings import pieces
 from feddbn.core.statistics.diagnostics import outputs_of
 from feddbn.core.statistics.survey import (
@@ -182,8 +182,8 @@ class Survey:
 
     @property
     def far(self) -> tuple[int, ...]:
-        """Positions of variables with far cells, for which rows are made robust; noise may make a half of none."""
-        return tuple(np.flatnonzero(self.n_far > 0.5).tolist())
+        """Positions of variables with far cells, for which rows are made robust."""
+        return tuple(np.flatnonzero(self.n_far > 0).tolist())
 
     @property
     def has_shocks(self) -> bool:
@@ -274,18 +274,18 @@ def _survey(here: Here, question: SurveyQuestion) -> tuple[SiteState, FloatArray
     rows = empty = spectra = 0.0
     cells, spectrum, with_rows = np.zeros(d), np.zeros(N_FREQUENCIES), set[int]()
     objecting = np.zeros((2, d), dtype=bool)
-    data = question.mapped(here.data)
+    data = mapped(here.data, question.cell_maps)
     bounded = BoundedSite(data, inputs=question.inputs)
     for recording, read in itertools.groupby(bounded.read(), itemgetter(0)):
-        for values in pieces(block for _, block in read):
+        for values, weights in pieces(block for _, block in read):
+            n = total_weight(len(values), weights)
             with_rows.add(recording)
-            rows += len(values)
-            cells += len(values)
+            rows, cells = rows + n, cells + n
             if may_lack_cells(values):
-                absent = np.isnan(values).sum(axis=0)
+                absent = weighted(np.isnan(values), weights).sum(axis=0)
                 cells, empty = cells - absent, empty + float(absent.sum())
             objecting |= objections(values)
-            power, number_of = periodogram(without_slow_part(values))
+            power, number_of = periodogram(root_weighted(without_slow_part(values), weights))
             spectrum, spectra = spectrum + power, spectra + number_of
     outputs, size = outputs_of(d, question.inputs), _profile_size(question)
     found = site_profile(data, _profile_lags(len(outputs), question.n_lags), outputs) if size else None

@@ -10,11 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from feddbn.core.designs.weights import SPREAD
 from feddbn.errors import FeddbnError, FileError
-from feddbn.federation.guards.sampling_noise import about_noise
-from feddbn.federation.guards.study_plan import plan_of
 from feddbn.federation.protocol.study import Study, StudyResult
-from feddbn.federation.protocol.task import usual_numbers
 from feddbn.federation.sums.private_moments import study_costs
 from feddbn.findings import Finding
 from feddbn.model.dbn import DBN
@@ -104,18 +102,15 @@ def read_outcome(directory: Path) -> dict[str, Any]:
     return dict(values)
 
 
-def _protection(study: dict[str, Any], n_rows: object) -> dict[str, Any] | None:
-    """What a study promised, and what each of its answers cost of that, or what its noise compares to for so many rows."""
+def _protection(study: dict[str, Any]) -> dict[str, Any] | None:
+    """What a study promised, and what each of its answers cost of that."""
     privacy: dict[str, Any] | None = study.get("privacy")
     if not privacy or "method" not in study:
         return privacy
     agreed = Study.model_validate(study)
     if agreed.privacy.epsilon is not None:
         return {**privacy, "costs": study_costs(agreed)}
-    found = about_noise(
-        agreed, usual_numbers(plan_of(agreed)), n_rows if isinstance(n_rows, int | float) else 0
-    )
-    return privacy if found is None else {**privacy, "noise": dict(found.values)}
+    return {**privacy, "spread": SPREAD} if agreed.privacy.has_weights else privacy
 
 
 def export_result(directory: Path) -> StudyResult | None:
@@ -142,9 +137,7 @@ def export_result(directory: Path) -> StudyResult | None:
         absent = [str(one["words"]) for one in outcome.get("absent") or ()]
         values = {
             **values,
-            "privacy": _protection(
-                outcome.get("study", {}), (values.get("diagnostics") or {}).get("n_samples")
-            ),
+            "privacy": _protection(outcome.get("study", {})),
         }
         if absent:
             told = [{"code": "text", "level": "warning", "values": {"text": text}} for text in absent]

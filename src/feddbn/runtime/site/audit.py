@@ -403,9 +403,7 @@ def _in_order(entries: Iterable[AuditEntry]) -> list[AuditEntry]:
 
 
 def _line(entry: AuditEntry) -> LogLine:
-    # Sampling noise promises no epsilon; what it compares to depends on the rows of all sites.
-    is_promised = entry.epsilon is not None and not entry.protection.endswith("sampling noise")
-    epsilon = f"{entry.epsilon:.3g} per {entry.unit}" if is_promised else "-"
+    epsilon = "-" if entry.epsilon is None else f"{entry.epsilon:.3g} per {entry.unit}"
     left = "-"
     if entry.budget is not None and entry.epsilon is not None:
         left = f"{max(entry.budget - entry.epsilon, 0):.3g} of {entry.budget:g}"
@@ -414,7 +412,7 @@ def _line(entry: AuditEntry) -> LogLine:
     outcome = entry.event
     if entry.event == "sent":
         protection = "in the clear" if entry.protection == "none" else entry.protection
-        cost = entry_epsilon(entry) if is_promised else None
+        cost = entry_epsilon(entry)
         outcome = f"sent {entry.length} numbers, {protection}" + (
             "" if cost is None else f", epsilon {cost:.3g}"
         )

@@ -17,7 +17,6 @@ from feddbn.data.checks import check_sites
 from feddbn.data.site import with_columns
 from feddbn.errors import FeddbnError, SiteRefused
 from feddbn.federation.guards.disclosure import counted_rows
-from feddbn.federation.guards.sampling_noise import few_rows
 from feddbn.federation.guards.study_plan import (
     lacking_tasks,
     scope_of,
@@ -78,10 +77,6 @@ def study_remarks(
     counts = rows_of(study, settings, data, names)
     usable, complete = counts["usable"], counts["complete"]
     yield Finding("rows-usable", "note", counts)
-    # As if the others had as many.
-    few = few_rows(study, study.rows or complete * len(study.sites))
-    if few is not None:
-        yield few
     if (
         0 < usable - complete < policy.min_rows
         and "fill" in scope_of(study, settings.max_lags).transformations

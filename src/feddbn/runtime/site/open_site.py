@@ -263,9 +263,9 @@ def open_site(
         settings.state,
         name,
         policy,
+        data,
         settings.max_lags,
         owner.audit,
-        data,
         lambda note: warn(say(note, "owner")),
         entropy,
     )

@@ -10,8 +10,8 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from feddbn.core.designs.weights import SPREAD
 from feddbn.errors import FeddbnError
-from feddbn.federation.guards.sampling_noise import about_noise
 from feddbn.federation.guards.study_plan import costs_in_words, plan_of
 from feddbn.federation.protocol.endpoint import chosen_variables
 from feddbn.federation.protocol.site import site_task
@@ -27,7 +27,7 @@ from feddbn.words import card
 SECTIONS: Mapping[str, tuple[str, ...]] = {
     "Why": ("purpose", "legal", "lead", "recipients", "retention", "publication"),
     "What is used": ("update", "rows", "uncounted", "variables", "goal"),
-    "What leaves this site": ("size", "asks", "privacy", "noise", "sampling-noise", "exact"),
+    "What leaves this site": ("size", "asks", "privacy", "noise", "weights", "exact"),
     "What others can learn": ("unlearnable", "collusion", "personal"),
     "What you can do": ("withdrawal", "digest"),
 }
@@ -75,8 +75,7 @@ def about_study(study: Study, settings: SiteSettings | None) -> list[Finding]:
         "withdrawal": _said("withdrawal", name=study.name),
         "digest": _said("digest", digest=study.digest),
     }
-    counted = found["rows"].values if found["rows"] is not None else {}
-    found["noise"] = _noise(study, plan, counted.get("usable", 0), counted.get("recordings", 0))
+    found["noise"] = _noise(study)
     told: list[Finding] = []
     for names in SECTIONS.values():
         for name in names:
@@ -175,7 +174,7 @@ def _protection(study: Study) -> dict[str, Any]:
     }
 
 
-def _noise(study: Study, plan: Plan, rows: int, recordings: int) -> Finding:
+def _noise(study: Study) -> Finding:
     """What hides a patient in the sums that are opened."""
     privacy = study.privacy
     if privacy.epsilon is not None:
@@ -183,4 +182,6 @@ def _noise(study: Study, plan: Plan, rows: int, recordings: int) -> Finding:
         values["costs"] = costs_in_words(study)
         level: Level = "good" if privacy.hides_rows else "warning"
         return Finding("study-noise", level, values)
-    return about_noise(study, usual_numbers(plan), rows, recordings) or Finding("study-exact", "warning")
+    if privacy.has_weights:
+        return Finding("study-weights", "good", {"spread": SPREAD})
+    return Finding("study-exact", "warning")

@@ -6,7 +6,6 @@ Audit logs are never pruned, because the site's privacy budget is what all its l
 from __future__ import annotations
 
 import hashlib
-import math
 import os
 import time
 from collections import Counter
@@ -22,14 +21,13 @@ from feddbn.errors import SiteRefused
 from feddbn.federation.guards.disclosure import (
     DisclosureGuard,
     MixedGuard,
-    ViewGuard,
 )
 from feddbn.federation.guards.dominance import DominanceGuard
 from feddbn.federation.guards.noise import DpGuard, Promise
 from feddbn.federation.guards.row_set_guard import RowSetGuard
-from feddbn.federation.guards.sampling_noise import SamplingNoise
 from feddbn.federation.guards.site_guards import About, AuditGuard, BoundsGuard, PolicyGuard
 from feddbn.federation.guards.study_plan import Asked, ScopeGuard, scope_of
+from feddbn.federation.guards.weights import RowWeights
 from feddbn.federation.protocol.site import Channel, Guard
 from feddbn.federation.protocol.study import Study
 from feddbn.federation.protocol.task import Task
@@ -37,7 +35,7 @@ from feddbn.federation.sums.private_moments import study_noise_plan
 from feddbn.findings import Finding
 from feddbn.privacy.audit import AuditChain, parse_entries
 from feddbn.privacy.gaussian import RandomBytes
-from feddbn.privacy.ledger import Ledger, nominal_precision
+from feddbn.privacy.ledger import Ledger
 from feddbn.privacy.policy import SitePolicy
 from feddbn.runtime.site.audit import Account, SiteAudit
 from feddbn.runtime.site.registers import (
@@ -61,9 +59,9 @@ class Protection:
         state: Path,
         site: str,
         policy: SitePolicy,
+        data: SiteData,
         max_lags: int = 10,
         audit: SiteAudit | None = None,
-        data: SiteData | None = None,
         tell: Callable[[Finding], None] = lambda finding: None,
         entropy: RandomBytes = os.urandom,
     ) -> None:
@@ -77,13 +75,13 @@ class Protection:
         self._entropy = entropy
 
     def guards(self, run_id: str, study: Study) -> list[Guard]:
-        """Return what may be asked, policy, held-out rows, rules about rows or noise, bounds and audit, in this order."""
+        """Return what may be asked, policy, weights, rules about rows, noise, bounds and audit, in this order."""
         lines = self._audit.lines(run_id)
-        noise, sampling = self._noise(run_id, study), self._sampling_noise(study)
+        noise, weights = self._noise(run_id, study), self._weights(study)
         chain = AuditChain.resume(lines, self._audit.identity, self._audit.key)
         about = About(run_id, study.name, study.digest, study.lead, study.variables, self._policy.max_epsilon)
         append = partial(self._audit.append, run_id)
-        audit = AuditGuard(self._site, append, iso_time, chain, noise or sampling, about)
+        audit = AuditGuard(self._site, append, iso_time, chain, noise, about, study.privacy.has_weights)
         # Audit logs are never cut, as logs of events are.
         answered = Counter(entry.task for entry in parse_entries(lines) if entry.event == "sent")
         policy = PolicyGuard(self._policy, len(study.sites), answered)
@@ -92,9 +90,8 @@ class Protection:
         # Much noise hides single rows, and rules about numbers of rows would tell what no noise covers.
         rows = [] if study.privacy.hides_rows else self._rules_of_rows(run_id, study, asked)
         rows += [noise] if noise else []
-        rows += [sampling] if sampling else []
         bounds = BoundsGuard(len(study.sites), study.privacy.max_norm)
-        guards = [policy, scope, *rows, bounds, audit]
+        guards = [policy, scope, *weights, *rows, bounds, audit]
         if noise is None or self._policy.max_epsilon is None:
             return guards
         spending = _Spending(self._state / "_budget.lock", noise, self._audit.account)
@@ -102,15 +99,12 @@ class Protection:
 
     def _rules_of_rows(self, run_id: str, study: Study, asked: Asked) -> list[Guard]:
         """Return what keeps sums, also those of all runs together, from showing rows."""
-        disclosure, least = DisclosureGuard(study, self._policy, asked), self._policy.min_rows
-        if self._data is None:
-            return [ViewGuard(self._policy), disclosure, DominanceGuard(self._policy)]
         about = (self._state, self._data, run_id, study.digest)
         RecordingBook(self._state, self._data).begin(run_id, study)
         rows = FileRowBook(*about)
         return [
-            RowSetGuard(rows, least, self._tell, _reach(study)),
-            disclosure,
+            RowSetGuard(rows, self._policy.min_rows, self._tell, _reach(study)),
+            DisclosureGuard(study, self._policy, asked),
             DominanceGuard(self._policy, self._data, FileColumnBook(self._state, run_id, study.digest)),
             MixedGuard(self._policy, FileStepBook(*about)),
         ]
@@ -143,20 +137,17 @@ class Protection:
             doubt=account.doubt,
         )
 
-    def _sampling_noise(self, study: Study) -> SamplingNoise | None:
-        """Return the guard that adds noise of a share of each answer's own error; None in other studies."""
+    def _weights(self, study: Study) -> list[Guard]:
+        """Return the guard that weights rows, the same in all studies that have them; none in others."""
         identity = self._audit.identity
-        if not study.privacy.has_sampling_noise:
-            return None
+        if not study.privacy.has_weights:
+            return []
         if identity is None:
             raise SiteRefused(
-                "the study asks for masks and noise, and this site has no key to make them with (identity in its settings).",
+                "the study weights rows in secret, and this site has no key to do so by (identity in its settings).",
                 code="no-masks-here",
             )
-        account = self._audit.account()
-        entries = (entry for run in account.by_run.values() for entry in run)
-        key = hashlib.sha256(identity.sign(b"key of sampling noise")).digest()
-        return SamplingNoise(key, study.rows, math.inf if account.doubt else nominal_precision(entries))
+        return [RowWeights(hashlib.sha256(identity.sign(b"key of row weights")).digest())]
 
 
 class _Spending(Guard):

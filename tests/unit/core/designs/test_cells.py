@@ -256,8 +256,8 @@ def test_rows_are_looked_at_by_segments_however_they_are_read(monkeypatch):
     whole = recordings.pieces([Block(x[:70]), Block(x[70:])])
     parts = [Block(part, k in (0, 3)) for k, part in enumerate(np.split(x, [5, 5, 70, 71]))]
     read = list(recordings.pieces(parts))
-    assert [len(one) for one in read] == [30, 30, 10, 30]
-    for one, other in zip(read, whole, strict=True):
+    assert [len(one) for one, _ in read] == [30, 30, 10, 30]
+    for (one, _), (other, _) in zip(read, whole, strict=True):
         np.testing.assert_array_equal(one, other)
 
 

@@ -20,7 +20,7 @@ from feddbn.core.designs.gram import (
     restored,
     tried_grams,
 )
-from feddbn.core.designs.recordings import Block, CompleteRows, usable_runs
+from feddbn.core.designs.recordings import Block, complete_rows, usable_runs
 from feddbn.core.statistics.moments import Moments
 from feddbn.data import Recording
 from feddbn.errors import ParameterError
@@ -187,7 +187,7 @@ def test_known_segments_tell_usable_rows_without_reading(n_lags):
     x = np.zeros((9099, 1))
     cuts = [(0, 5000, True, 0), (5000, 5002, True, 5003), (5002, 9099, True, 5010)]
     read = Recording("r", tuple(Block(x[a:b], new, None, time) for a, b, new, time in cuts))
-    found = [usable_runs(each, n_lags) for each in (CompleteRows(_Knowing()), CompleteRows(read))]
+    found = [usable_runs(each, n_lags) for each in (complete_rows(_Knowing()), complete_rows(read))]
     assert found[0] == found[1]
     assert sum(n for _, n in found[0]) == sum(max(n - n_lags, 0) for n in (5000, 2, 4097))
 

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from feddbn.core.designs.recordings import Block, CompleteSite, WithoutRows, lagged_rows, site_rows
+from feddbn.core.designs.recordings import Block, SitePart, WithoutRows, complete_rows, lagged_rows, site_rows
 from feddbn.data.read import read_sites
 from feddbn.federation.guards.disclosure import counted_rows
 
@@ -74,7 +74,7 @@ def test_rows_that_are_left_out_have_no_cell_and_end_segments(place):
     found = site_rows(without, ORDER)
     np.testing.assert_array_equal(found.complete, np.setdiff1d(rows.complete, left_out))
     assert without.variables == ("x", "y")
-    np.testing.assert_array_equal(site_rows(CompleteSite(without), ORDER).complete, found.complete)
+    np.testing.assert_array_equal(site_rows(SitePart(without, complete_rows), ORDER).complete, found.complete)
     values = np.vstack([b.values for r in without.recordings() for b in r.blocks()])
     same = np.vstack([b.values for r in site.recordings() for b in r.blocks()])
     kept = ~np.isin(rows.every, left_out)

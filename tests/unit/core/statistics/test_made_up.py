@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import feddbn
-from feddbn.core.designs.cells import MappedSite, triples
+from feddbn.core.designs.cells import mapped, triples
 from feddbn.core.designs.recordings import Block
 from feddbn.core.statistics.made_up import filled_in, made_up_sums
 from feddbn.data import Recording, Site
@@ -124,7 +124,7 @@ def test_emptied_cells_are_those_that_were_made_also_where_a_segment_is_cut():
     for cuts in ([], [7, 100, 101, 250]):
         blocks = [Block(part, starts_segment=k == 0) for k, part in enumerate(np.split(x, cuts))]
         site = Site(("x0", "x1", "x2"), [Recording("r", tuple(blocks))])
-        (recording,) = MappedSite(site, text).recordings()
+        (recording,) = mapped(site, text).recordings()
         seen = np.concatenate([block.values for block in recording.blocks()])
         np.testing.assert_array_equal(seen, expected)
 
@@ -132,9 +132,7 @@ def test_emptied_cells_are_those_that_were_made_also_where_a_segment_is_cut():
 def test_segments_do_not_touch_and_sites_may_be_stacked():
     x = np.array([[0.0], [1.0], [2.0], [3.0]])
     blocks = (Block(x[:2]), Block(x[2:]))
-    (recording,) = MappedSite(
-        Site(("a",), [Recording("r", blocks)]), ('made_up={"a": "lines"}',)
-    ).recordings()
+    (recording,) = mapped(Site(("a",), [Recording("r", blocks)]), ('made_up={"a": "lines"}',)).recordings()
     assert not np.isnan(np.concatenate([block.values for block in recording.blocks()])).any()
     both = triples(np.stack([x, 2 * x]))
     assert both[0, :, :, 0].tolist() == [[False, True, True, False]] * 2

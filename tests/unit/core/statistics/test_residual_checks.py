@@ -27,7 +27,7 @@ RNG = np.random.default_rng
 def pooled(recordings, n_back=2):
     """Sums over recordings, each one piece."""
     d = recordings[0].shape[1]
-    vectors = [residual_sums([(0, u)], (0, len(u) - 1), d, n_back).to_vector() for u in recordings]
+    vectors = [residual_sums([(0, u, None)], (0, len(u) - 1), d, n_back).to_vector() for u in recordings]
     return ResidualSums.from_vector(np.sum(vectors, axis=0), d, n_back)
 
 
@@ -37,7 +37,7 @@ def standardised(u):
 
 def test_the_vector_reads_back():
     u = RNG(0).standard_normal((30, 3))
-    sums = residual_sums([(0, u)], (0, 29), 3, 2)
+    sums = residual_sums([(0, u, None)], (0, 29), 3, 2)
     vector = sums.to_vector()
     assert len(vector) == sums_length(3, 2)
     again = ResidualSums.from_vector(vector, 3, 2)
@@ -47,14 +47,14 @@ def test_the_vector_reads_back():
 
 def test_pieces_that_continue_each_other_give_the_sums_of_the_whole():
     u = RNG(1).standard_normal((50, 3))
-    whole = residual_sums([(7, u)], (7, 56), 3, 3).to_vector()
-    parts = [(7, u[:1]), (8, u[1:2]), (9, u[2:30]), (37, u[30:])]
+    whole = residual_sums([(7, u, None)], (7, 56), 3, 3).to_vector()
+    parts = [(k + 7, u[k:stop], None) for k, stop in ((0, 1), (1, 2), (2, 30), (30, 50))]
     np.testing.assert_allclose(residual_sums(parts, (7, 56), 3, 3).to_vector(), whole, rtol=1e-12)
 
 
 def test_no_pair_crosses_a_gap():
     u = RNG(2).standard_normal((20, 2))
-    sums = residual_sums([(0, u[:8]), (9, u[8:])], (0, 20), 2, 2)
+    sums = residual_sums([(0, u[:8], None), (9, u[8:], None)], (0, 20), 2, 2)
     assert sums.counts.tolist() == [20, 7 + 11, 6 + 10]
     expected = u[1:8].T @ u[:7] + u[9:].T @ u[8:-1]
     np.testing.assert_allclose(sums.products[1], expected, rtol=1e-12)
@@ -64,7 +64,7 @@ def test_no_pair_crosses_a_gap():
 def test_one_value_cannot_rule_a_sum():
     u = np.zeros((10, 1))
     u[3] = 1e9
-    assert residual_sums([(0, u)], (0, 9), 1, 2).squares[0, 0, 0] == 20.0**4
+    assert residual_sums([(0, u, None)], (0, 9), 1, 2).squares[0, 0, 0] == 20.0**4
 
 
 def test_autocorrelation_and_arch_are_those_of_statsmodels():
@@ -382,7 +382,7 @@ def test_constant_weights_raise_no_more_alarms_than_the_level(noise):
 
 
 def checks_of(u):
-    return check_residuals(residual_sums([(0, u)], (0, len(u) - 1), u.shape[1], 2))
+    return check_residuals(residual_sums([(0, u, None)], (0, len(u) - 1), u.shape[1], 2))
 
 
 def test_the_shape_of_noise_is_worth_its_negentropy():

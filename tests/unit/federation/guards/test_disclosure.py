@@ -4,7 +4,8 @@ import pytest
 from feddbn.core.designs.recordings import Block
 from feddbn.data import Recording
 from feddbn.errors import SiteRefused
-from feddbn.federation.guards.disclosure import DisclosureGuard, ViewGuard, counted_rows
+from feddbn.federation.guards.disclosure import DisclosureGuard, counted_rows
+from feddbn.federation.guards.row_set_guard import RowSetGuard
 from feddbn.federation.guards.study_plan import Asked
 from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.study import Study
@@ -13,7 +14,7 @@ from feddbn.federation.sums.gram import GramQuestion
 from feddbn.privacy.policy import SitePolicy
 from support.questions import give_values, make_question
 from support.saying import refused
-from support.sites import memory_site
+from support.sites import RowsInMemory, memory_site
 
 NAMES = ("a", "b")
 
@@ -22,7 +23,9 @@ def site_of(values, policy=None, **study):
     recordings = values if isinstance(values, list) else [values]
     data, policy = memory_site(*recordings, names=NAMES), policy or SitePolicy()
     plan = Study(name="s", method="oneshot", variables=NAMES, sites=("one", "two", "three"), **study)
-    return Site("one", data, (ViewGuard(policy), DisclosureGuard(plan, policy)))
+    return Site(
+        "one", data, (RowSetGuard(RowsInMemory(data), policy.min_rows), DisclosureGuard(plan, policy))
+    )
 
 
 def moments(n_lags=0, **more):
@@ -56,12 +59,22 @@ def test_small_or_large_sites_are_not_shown(n, policy, code):
         site_of(rows, SitePolicy(**policy), rows=50).answer(moments())
 
 
+@pytest.mark.parametrize(("n", "is_large"), [(85, False), (95, True)])
+def test_a_share_is_of_weighted_rows_where_sums_told_their_number(monkeypatch, n, is_large):
+    monkeypatch.setattr(GramQuestion, "told_rows", 100 / 1.09)
+    site = site_of(np.random.default_rng(0).normal(size=(n, 2)), privacy={"secure_aggregation": True})
+    if is_large:
+        with refused(SiteRefused, code="large-share"):
+            site.answer(moments())
+        return
+    assert site.answer(moments())[0] == n
+
+
 def test_the_rule_about_parameters_counts_lags():
     rows = np.random.default_rng(0).normal(size=(20, 2))
-    site = site_of(rows)
-    site.answer(moments(2))
+    site_of(rows).answer(moments(2))
     with refused(SiteRefused, 17, 8, code="few-rows-per-parameter"):
-        site.answer(moments(3))
+        site_of(rows).answer(moments(3))
 
 
 def test_a_block_that_is_held_out_has_enough_rows_too():
@@ -76,7 +89,7 @@ def test_a_block_that_is_held_out_has_enough_rows_too():
 def test_few_incomplete_rows_are_left_out_and_many_are_used():
     rng = np.random.default_rng(1)
     model = np.vstack([np.zeros(2), np.eye(2)])
-    for n_empty, counted in ((9, 91), (19, 81), (20, 100)):
+    for n_empty, counted in ((9, 91), (10, 100)):
         rows = rng.normal(size=(100, 2))
         rows[10 : 10 + n_empty, 0] = np.nan
         answer = site_of(rows).answer(moments(row_model=model))
@@ -98,8 +111,9 @@ def test_what_was_asked_is_written_down_before_it_is_answered():
 
 def test_a_question_that_does_not_say_which_rows_it_rests_on_is_refused():
     kind = make_question("reads-and-does-not-say", give_values)
+    site = site_of(np.ones((50, 2)))
     with refused(SiteRefused, code="view-not-said"):
-        site_of(np.ones((50, 2))).answer(Task(kind()))
+        Site("one", site.data, site.guards[1:]).answer(Task(kind()))
 
 
 @pytest.mark.parametrize(("n_different", "is_told"), [(0, True), (1, False), (9, False), (10, True)])

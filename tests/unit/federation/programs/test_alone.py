@@ -127,7 +127,7 @@ def test_masked_sites_tell_their_verdicts_as_one_sum_and_their_owners_the_own(tm
 
 def test_a_server_hears_three_whole_counts_once(tmp_path):
     rig = Consortium(tmp_path, sites(n=3), by_rule())
-    study = rig.study("oneshot", {**PLAIN, "prepare.center": "none"}, {"protection": "noise"})
+    study = rig.study("oneshot", {**PLAIN, "prepare.center": "none"}, {"protection": "weights"})
     assert of_task(plan_of(study), TASK) == (1, 3)
     server = Liar(rig, study)
     weights = np.concatenate([np.triu(np.full((D, D), 0.8), 1) * (np.eye(D, k=1) > 0), 0.4 * np.eye(D)])

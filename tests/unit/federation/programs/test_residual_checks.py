@@ -51,7 +51,7 @@ def by_hand(arrays, asked):
         z = np.hstack([x[1:], x[:-1]])
         u = z @ asked.coefficients - (0.0 if asked.center == "recording" else asked.offset)
         u = u - u.mean(axis=0) if asked.center == "recording" else u
-        total = total + residual_sums([(1, u)], (1, len(x) - 1), 3, 2).to_vector()
+        total = total + residual_sums([(1, u, None)], (1, len(x) - 1), 3, 2).to_vector()
     return total
 
 
@@ -129,8 +129,8 @@ def test_trends_and_cycles_of_a_recording_are_taken_off():
     expected = u - columns @ np.linalg.lstsq(columns, u, rcond=None)[0]
     asked = question()
     design = replace(asked.design, nuisance=Nuisance("recording", 1, (12.0,)))
-    pieces = [(0, u[:25] + 3.0), (25, u[25:] + 3.0)]
-    found = np.concatenate([part for _, part in own_nuisances(design, lambda: iter(pieces), ((0, 60),))])
+    pieces = [(0, u[:25] + 3.0, None), (25, u[25:] + 3.0, None)]
+    found = np.concatenate([part for _, part, _ in own_nuisances(design, lambda: iter(pieces), ((0, 60),))])
     np.testing.assert_allclose(found, expected, atol=1e-9)
 
 
@@ -173,7 +173,9 @@ def test_a_site_standardises_the_residuals_of_its_own_network_itself():
         u[:, j] = z[:, j] - design @ np.linalg.lstsq(design, z[:, j], rcond=None)[0]
     u /= np.sqrt((u**2).mean(axis=0))
     assert vector[0] == 0.0
-    np.testing.assert_allclose(vector[1:], residual_sums([(1, u)], (1, 399), 3, 2).to_vector(), atol=1e-8)
+    np.testing.assert_allclose(
+        vector[1:], residual_sums([(1, u, None)], (1, 399), 3, 2).to_vector(), atol=1e-8
+    )
 
 
 def test_weights_and_units_of_a_site_do_not_leave_it():

@@ -38,11 +38,11 @@ MADE = feddbn.simulate(d=3, n_sites=4, n_samples=800, mean_degree=2, random_stat
 
 
 def with_cells(value):
-    """The data with `value` in the same few cells."""
+    """The data with `value` in the same cells, enough of them for sites that count."""
     rng = np.random.default_rng(0)
     found = {}
     for name, frames in MADE.sites.items():
-        found[name] = [frame.mask(rng.random(frame.shape) < 0.02, value) for frame in frames]
+        found[name] = [frame.mask(rng.random(frame.shape) < 0.06, value) for frame in frames]
     return found
 
 
@@ -147,7 +147,7 @@ def deployed(policy, given, directory, cells=CODED):
 
     def endpoint(name):
         settings = SiteSettings(name=name, data=directory, state=directory / name)
-        guards = Protection(settings.state, name, policy).guards
+        guards = Protection(settings.state, name, policy, data[name]).guards
         checks = study_checks(settings, policy, data[name])
         return SiteEndpoint(Site(name, data[name]), MemoryStore(name), checks=checks, guards=guards)
 

@@ -143,15 +143,22 @@ def test_a_site_that_cannot_write_its_log_does_not_agree(tmp_path):
     assert set(error.value.values["reasons"]) == {"north"}
 
 
-def test_people_read_each_reason_of_a_refusal_and_no_epsilon_that_nobody_promised():
+def test_people_read_each_reason_of_a_refusal_and_the_epsilon_of_an_answer():
     of = {"index": 0, "site": "north", "asked_by": "lead"}
     waits = [AuditEntry(time=f"{k}", event="refused", task="hello", note="not yet", **of) for k in (1, 2)]
     said = AuditEntry(time="3", event="refused", task="hello", note="never", **of)
     sent = [
         AuditEntry(
-            time="4", event="sent", task="gram.rows", length=5, protection=kind, epsilon=9.0, unit="row", **of
+            time="4",
+            event="sent",
+            task="gram.rows",
+            length=5,
+            protection=kind,
+            epsilon=epsilon,
+            unit="row",
+            **of,
         )
-        for kind in ("masked and sampling noise", "masked and noise")
+        for kind, epsilon in (("masked and weighted", None), ("masked and noise", 9.0))
     ]
     lines = list(RunLog("run-1", (*waits, said, *sent)).lines())
     assert [(line.time, line.times) for line in lines] == [("1", 2), ("3", 1), ("4", 1), ("4", 1)]

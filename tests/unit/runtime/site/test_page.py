@@ -47,7 +47,7 @@ def test_the_page_has_what_a_data_protection_officer_asks(sites):
     for said in (*FULL.values(), "lead@example.org", *NAMES, "u (mmHg), v", "29 of 30", study.digest):
         assert said in text, said
     shown = {one.code.removeprefix("study-") for one in told}
-    optional = {"update", "uncounted", "noise", "sampling-noise"}
+    optional = {"update", "uncounted", "noise", "weights"}
     assert shown == {name for names in SECTIONS.values() for name in names} - optional
     assert (only(told, "study-privacy").level, only(told, "study-exact").level) == ("good", "warning")
     open_study = make_study(privacy={"secure_aggregation": False})

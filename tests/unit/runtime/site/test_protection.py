@@ -1,7 +1,6 @@
 """A deployed site's own process enforces its policy, adds the noise and writes the audit log."""
 
 import gc
-import itertools
 import json
 import logging
 import math
@@ -27,12 +26,13 @@ from feddbn.runtime.server.coordinator import Coordinator
 from feddbn.runtime.settings import about_policy, read_policy, read_site_settings
 from feddbn.runtime.site import protection
 from feddbn.runtime.site.kit_files import default_policy_text, write_site_files
-from feddbn.runtime.site.open_site import open_site
+from feddbn.runtime.site.open_site import open_site, read_data
 from feddbn.runtime.site.owner import Owner
 from feddbn.runtime.site.protection import Protection
 from support.entropy import Entropy, seeded
 from support.faults import LocalExchange, MemoryJournal
 from support.saying import kept_out, refused
+from support.sites import memory_site
 from support.states import log_lines
 from support.study_files import ABOUT
 
@@ -117,14 +117,10 @@ def test_everything_that_left_is_in_a_chain_that_survives_a_restart(tmp_path):
 def test_under_masks_the_log_says_so(tmp_path):
     place = make_sites(tmp_path, STRICT.replace('"step.personal"', '"step.personal", "residuals.shapes"'))
     run(exchange_of(place), make_study(privacy={"secure_aggregation": True}))
-    # Zeros and ones that show no row have no noise.
-    entries = [
-        entry for entry in parse_entries(audit(place)) if entry.task not in ("counts.variables", "loss.alone")
-    ]
-    assert {entry.protection for entry in entries} == {"masked and sampling noise"}
-    # What it compares to is booked, and for a budget it is as if there was none.
-    spent = [entry.epsilon for entry in entries]
-    assert all(a < b for a, b in itertools.pairwise(spent))
+    entries = parse_entries(audit(place))
+    assert {entry.protection for entry in entries} == {"masked and weighted"}
+    # For a budget weights are as good as nothing.
+    assert {entry.epsilon for entry in entries} == {None}
     assert Ledger.replay(entries).epsilon(1e-6) == math.inf
     exact = make_study(privacy={"secure_aggregation": True, "protection": "exact"})
     run(exchange_of(place), exact, "run-2")
@@ -210,7 +206,8 @@ def test_a_restarted_site_remembers_what_the_run_has_cost(tmp_path):
     study = make_study(privacy={"epsilon": 50.0, "clip": 100.0})
     run(exchange_of(place), study)
     settings = read_site_settings(place / "a" / "feddbn_site.toml")
-    protection = Protection(settings.state, "a", read_policy(settings.policy), audit=Owner(settings).audit)
+    policy, data = read_policy(settings.policy), read_data(settings)
+    protection = Protection(settings.state, "a", policy, data, audit=Owner(settings).audit)
     for run_id, n_here in (("run-1", 1), ("run-2", 0)):
         (noise,) = (guard for guard in protection.guards(run_id, study) if isinstance(guard, DpGuard))
         assert len(noise.promise.spent.releases) == n_here
@@ -268,7 +265,7 @@ def test_settings_of_another_site_are_refused(tmp_path):
 
 
 def test_a_site_without_a_key_takes_no_part_in_a_study_with_masks_and_noise(tmp_path):
-    protection = Protection(tmp_path, "a", SitePolicy())
+    protection = Protection(tmp_path, "a", SitePolicy(), memory_site(np.ones((50, 2))))
     study = make_study(privacy={"secure_aggregation": True})
     with refused(SiteRefused, code="no-masks-here"):
         protection.guards("run-1", study)

@@ -50,8 +50,6 @@ class FitQuestion(RowsQuestion):
         Edges that may, and that must, be there; without them everything but self-loops may.
     """
 
-    draws_once = True
-
     run: int = whole()
     weighting: str = choice(*WEIGHTINGS)
     mu: float = number(0.0, infinite=True)
