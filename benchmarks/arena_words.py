@@ -35,6 +35,8 @@ SHORT = {
     "farther apart in time": "two rates",
     "is the sum of": "sum",
     "is a copy of": "copy",
+    "parts of the rows differ": "parts unknown",
+    "of straight lines": "straight edges left out",
 }
 """What a sentence holds -> what a table shows."""
 
