@@ -16,7 +16,6 @@ SHORT = {
     "like a code for missing": "codes",
     "the noise is autocorrelated": "memory taken off",
     "a lag was added": "lag added",
-    "could be something that was not measured": "edges in doubt",
     "a hidden cause of": "hidden cause",
     "residuals repeat": "echo",
     "edges are curved": "curves modelled",
@@ -28,13 +27,15 @@ SHORT = {
     "noise variance differs": "unequal recordings",
     "heavy tails": "tails",
     "near a unit root": "levels",
-    "act on variables scaled": "scaled",
+    "scaled to unit variance": "scaled",
     "times as much": "other units, to the owner",
     "the variables of this site": "columns, to the owner",
     "does not fit": "odd site",
     "farther apart in time": "two rates",
     "is the sum of": "sum",
     "is a copy of": "copy",
+    "parts of the rows differ": "parts unknown",
+    "of straight lines": "straight edges left out",
 }
 """What a sentence holds -> what a table shows."""
 
