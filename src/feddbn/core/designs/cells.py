@@ -472,7 +472,7 @@ def _turns(places: FloatArray, periods: tuple[float, ...]) -> FloatArray:
     return np.concatenate([np.cos(angles), np.sin(angles)], axis=1)
 
 
-_MOST_PROFILED = 1 << 21
+_MOST_PROFILED = 1 << 20
 
 
 def site_profile(
