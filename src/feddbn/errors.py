@@ -168,10 +168,10 @@ class DataError(InputError):
     Examples
     --------
     >>> import feddbn
-    >>> feddbn.OneShotDBN().fit({"a": [[1.0, 2.0]]})
+    >>> feddbn.OneShotDBN().fit({})
     Traceback (most recent call last):
         ...
-    feddbn.errors.DataError: site 'a' is of type list; give a DataFrame, a two-dimensional array, a list of them, or a path.
+    feddbn.errors.DataError: data has no sites; give at least one.
     """
 
 

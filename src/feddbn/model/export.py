@@ -156,11 +156,11 @@ def graphml_text(dbn: Network, path: str | Path | None = None) -> str:
     """GraphML text of the time-series graph, also written to `path` if given."""
     import networkx as nx
 
-    graph = time_series_graph(dbn)
-    for *_, edge in graph.edges(data=True):
-        # XML writes true and false in small letters, and networkx Python's words.
-        edge["oriented"] = str(edge["oriented"]).lower()
-    text = "\n".join(nx.generate_graphml(graph)) + "\n"
+    text = "\n".join(nx.generate_graphml(time_series_graph(dbn))) + "\n"
+    # XML writes true and false in small letters, and networkx Python's words.
+    for key in re.findall('<key id="(.*?)" for="edge" attr.name="oriented"', text):
+        for word in ("True", "False"):
+            text = text.replace(f'<data key="{key}">{word}<', f'<data key="{key}">{word.lower()}<')
     return write_text(text, path)
 
 
