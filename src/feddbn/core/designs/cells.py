@@ -473,6 +473,7 @@ def _turns(places: FloatArray, periods: tuple[float, ...]) -> FloatArray:
 
 
 _MOST_PROFILED = 1 << 20
+"""Values that a site is compared by; they are held at once, with some copies, and more tell hardly more."""
 
 
 def site_profile(

@@ -49,11 +49,6 @@ class Knobs:
     named: tuple[int, ...]
     ruled_out: BoolArray
 
-    @classmethod
-    def none(cls, d: int) -> Knobs:
-        """Nothing is known."""
-        return cls((), np.zeros((d, d), dtype=bool))
-
     def limits(self, constraints: EdgeConstraints) -> EdgeConstraints:
         """The constraints, narrowed by what is known."""
         allowed = constraints.without_causes_of(self.named).allowed.copy()
@@ -75,8 +70,8 @@ def calm_variables(moments: Moments, d: int) -> list[int]:
     return [int(j) for j in np.flatnonzero(z[:d, d:].max(axis=1) < least)]
 
 
-def knobs_among(calm: Collection[int], lagged: Moments, squares: Moments, d: int) -> Knobs:
-    """The calm variables that are settings; none where they are fewer than three, or cannot be told.
+def knobs_among(calm: Collection[int], lagged: Moments, squares: Moments, d: int) -> Knobs | None:
+    """What is known of the calm variables that are settings; None where they are fewer than three, or cannot be told.
 
     Parameters
     ----------
@@ -89,8 +84,9 @@ def knobs_among(calm: Collection[int], lagged: Moments, squares: Moments, d: int
     """
     candidates = [j for j in sorted(calm) if not _would_hide(j, lagged, d)]
     if len(candidates) <= FEWEST:
-        return Knobs.none(d)
-    z = np.sqrt(squares.n) * np.abs(correlations(squares.scatter)[0])
+        return None
+    root = float(np.sqrt(squares.n))
+    z = root * np.abs(correlations(squares.scatter)[0])
     both = np.maximum.reduce([z[:d, :d], z[:d, d:], z[d:, :d], z[d:, d:]])
     least = critical(2 * len(candidates) * (len(candidates) - 1))
     near = {i: {j for j in candidates if j != i and both[i, j] > least} for i in candidates}
@@ -101,20 +97,20 @@ def knobs_among(calm: Collection[int], lagged: Moments, squares: Moments, d: int
     found = [i for i in sorted(nodes) if _largest(near, nodes - {i}, budget) < size]
     possible = [i for i in sorted(nodes) if 1 + _largest(near, nodes - near[i] - {i}, budget) == size]
     if size < FEWEST or budget[0] <= 0:
-        return Knobs.none(d)
-    ruled_out = _ruled_out(possible, near, z[:d, :d] / np.sqrt(squares.n), np.sqrt(squares.n), least)
+        return None
+    ruled_out = _ruled_out(possible, near, z[:d, :d], root, least)
     return Knobs(tuple(found) if len(found) >= FEWEST else (), ruled_out)
 
 
 def _ruled_out(
-    possible: list[int], near: Mapping[int, set[int]], R: FloatArray, root: float, least: float
+    possible: list[int], near: Mapping[int, set[int]], z: FloatArray, root: float, least: float
 ) -> BoolArray:
     """(d, d) the edges c -> a into a possible setting that another one speaks against; none if it is so both ways."""
-    out = np.zeros(R.shape, dtype=bool)
+    out = np.zeros(z.shape, dtype=bool)
     for a in possible:
         for c in near[a]:
             others = [b for b in possible if b in near[c] and b not in near[a]]
-            out[c, a] = any(root * R[b, c] * R[c, a] > least + _SURE for b in others)
+            out[c, a] = any(z[b, c] * z[c, a] / root > least + _SURE for b in others)
     return np.asarray(out & ~out.T)
 
 

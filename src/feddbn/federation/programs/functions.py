@@ -79,7 +79,7 @@ def curved_moments_program(
 
 def knobs_program(
     variables: tuple[str, ...], n_lags: int, plain: Moments, center: str
-) -> ServerProgram[Knobs]:
+) -> ServerProgram[Knobs | None]:
     """Ask for squares where several variables owe nothing to the past, and return what is known of those set at random.
 
     `plain` are the moments of the rows themselves.
@@ -87,7 +87,7 @@ def knobs_program(
     d = len(variables)
     calm = calm_variables(plain, d)
     if len(calm) <= FEWEST:
-        return Knobs.none(d)
+        return None
     told = yield from curved_moments_program(variables, n_lags, plain, "quadratic", center)
     now = told.moments.select(np.r_[:d, (n_lags + 1) * d : (n_lags + 2) * d])
     return knobs_among(calm, plain, now, d)

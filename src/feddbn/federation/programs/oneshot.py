@@ -184,11 +184,12 @@ def oneshot_program(
     shaped = options.use_nongaussian == "auto" and may_ask
     program = asked_moments_program(variables, options.n_lags, options.prepare, shaped)
     asked_for, n_sums = yield from counted(program)
-    shape, knobs = asked_for.shape, Knobs.none(len(variables))
+    shape, knobs = asked_for.shape, None
     if options.finds_knobs and not options.prepare.inputs:
         finding = knobs_program(variables, options.n_lags, asked_for.moments, asked_for.center)
         knobs, n_more = yield from counted(treated(finding, asked_for.treatment))
-        constraints, n_sums = knobs.limits(constraints), n_sums + n_more
+        constraints = constraints if knobs is None else knobs.limits(constraints)
+        n_sums += n_more
     outcome = learn_from_moments(asked_for.moments, variables, constraints, options, rng)
     learned, report = outcome.learned, None
     inputs = options.prepare.input_places(variables)
